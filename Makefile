@@ -1,0 +1,84 @@
+# make demo, make lab and make test are each enough on a fresh machine with Python 3.11+ and make.
+# All of them first fill .venv from requirements.lock, once; after that they start at once.
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+LAB_ARGS ?=
+WORKERS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.lock 2>/dev/null)
+
+# A temporary folder of its own for each run: runs side by side must not sweep each other's.
+PYTEST = folder=$$(mktemp -d) && echo pytest $(1) && { $(PY) -m pytest --basetemp="$$folder/t" $(1); code=$$?; \
+  rm -rf "$$folder"; exit $$code; }
+
+# nbgrader calls alembic by name, and kernels are started by name.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo lab test test-all test-gpu lint notebooks bench lock clean distclean
+
+help:
+	@echo "make demo       run four ranks, release a lab, grade a sample class"
+	@echo "make lab        open the course in JupyterLab"
+	@echo "make test       check style, notebooks in step, and the tests"
+	@echo "make test-all   the same with every answer against every test"
+	@echo "make test-gpu   the tests that need a GPU"
+	@echo "make notebooks  rebuild the notebooks from their text sources"
+	@echo "make bench      run the benchmarks, one JSON object each"
+	@echo "make lint       style only"
+	@echo "make lock       write requirements.lock anew (needs uv)"
+	@echo "make clean      remove caches; make distclean also removes .venv"
+	@echo "PYTHON=... chooses the interpreter; TORCH_INDEX=... takes torch from another wheel index, at the first install"
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH="$(TORCH)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install.sh
+	@touch $@
+
+demo: $(STAMP)
+	@$(PY) -m autograder demo
+
+lab: $(STAMP)
+	$(PY) -m jupyter lab --ServerApp.root_dir="$(CURDIR)" $$([ "$$(id -u)" = 0 ] && echo --allow-root) $(LAB_ARGS) notebooks/index.ipynb
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+
+notebooks: $(STAMP)
+	$(PY) -m autograder build
+
+test: $(STAMP)
+	$(PY) -m ruff check .
+	$(PY) -m autograder build --check
+	@$(call PYTEST,-n $(WORKERS) --dist loadgroup -m "not (heavy or all or gpu)")
+	@$(call PYTEST,-m "heavy and not (all or gpu)")
+
+test-all: test
+	@$(call PYTEST,-m "all and not gpu")
+
+test-gpu: $(STAMP)
+	@$(call PYTEST,-m gpu tests/gpu)
+
+bench: $(STAMP)
+	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done
+
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-header --no-annotate \
+	  pyproject.toml -o requirements.lock.new
+	{ echo '# Exact versions for Python 3.11 and newer on Linux and macOS, written by `make lock` from pyproject.toml.'; \
+	  echo '# CUDA packages are left out: the wheel of torch names its own, and a CPU wheel needs none.'; \
+	  sed -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d' requirements.lock.new; } > requirements.lock
+	rm requirements.lock.new
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)
