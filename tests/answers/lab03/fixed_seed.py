@@ -1,0 +1,32 @@
+# kind: wrong
+# about: Seeds both runs with 0: the masks agree, and are the same in every block and pass.
+# loses: checkpoint_random
+# says: "checkpoint_random": "the first forward pass, in which fn draws as it would by itself): the tensor is"
+
+# %% solution="checkpoint"
+class Checkpoint(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, fn, link, *args):
+        ctx.fn, ctx.state, ctx.args = fn, torch.get_rng_state(), [None if torch.is_tensor(a) else a for a in args]
+        ctx.where = [i for i, a in enumerate(args) if torch.is_tensor(a)]
+        ctx.save_for_backward(*[args[i] for i in ctx.where])
+        torch.manual_seed(0)
+        with torch.no_grad():
+            return fn(*args)
+
+    @staticmethod
+    def backward(ctx, grad):
+        args = list(ctx.args)
+        for i, tensor in zip(ctx.where, ctx.saved_tensors):
+            args[i] = tensor.detach().requires_grad_(tensor.requires_grad)
+        before = torch.get_rng_state()
+        torch.manual_seed(0)
+        with torch.enable_grad():
+            out = ctx.fn(*args)
+        torch.set_rng_state(before)
+        torch.autograd.backward(out, grad)
+        return (None, None, *[a.grad if torch.is_tensor(a) else None for a in args])
+
+
+def checkpoint(fn, *args):
+    return Checkpoint.apply(fn, torch.zeros(1, requires_grad=True), *args)

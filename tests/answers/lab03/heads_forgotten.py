@@ -1,0 +1,19 @@
+# kind: wrong
+# about: One S x S matrix for all heads.
+# loses: activation_plain, activation_variants
+# says: "activation_plain": "each head has S x S"
+# says: "activation_variants": "each head has S x S"
+
+# %% solution="activation_bytes"
+def activation_bytes(sizes, batch, seq, itemsize):
+    bsh, bsf = batch * seq * sizes.hidden, batch * seq * sizes.ffn
+    scores = batch * seq * seq
+    total = 8 * bsh * itemsize
+    total += (4 * bsf if sizes.gated else 2 * bsf) * itemsize
+    if not sizes.fused_attention:
+        total += scores * itemsize + seq * seq
+        if sizes.dropout:
+            total += 2 * scores * itemsize
+    if sizes.dropout:
+        total += 2 * bsh * itemsize
+    return total

@@ -1,0 +1,25 @@
+# kind: wrong
+# about: M03: there is a master, in bf16.
+# loses: adam_small_updates, adam_decay, adam_bytes
+# says: "adam_small_updates": "it must be added to an fp32 master"
+# says: "adam_decay": "there is no decay; it belongs on the fp32 master"
+# says: "adam_bytes": "10.00 bytes a parameter"
+
+# %% solution="mixed_precision_adam"
+class MixedPrecisionAdam:
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        self.params, self.lr, self.betas, self.eps, self.weight_decay = list(params), lr, betas, eps, weight_decay
+        self.masters = [param.detach().clone() for param in self.params]
+        self.moments = [(torch.zeros_like(w, dtype=float32), torch.zeros_like(w, dtype=float32)) for w in self.masters]
+        self.steps = 0
+
+    def step(self, grads):
+        self.steps += 1
+        b1, b2 = self.betas
+        for param, w, (m, v), g in zip(self.params, self.masters, self.moments, grads):
+            w.mul_(1 - self.lr * self.weight_decay)
+            m.mul_(b1).add_(g, alpha=1 - b1)
+            v.mul_(b2).addcmul_(g, g, value=1 - b2)
+            m_hat, v_hat = m / (1 - b1**self.steps), v / (1 - b2**self.steps)
+            w.sub_(self.lr * m_hat / (v_hat.sqrt() + self.eps))
+            param.data.copy_(w)

@@ -1,0 +1,33 @@
+# kind: wrong
+# about: Runs fn a third time, to be sure of its shape.
+# loses: checkpoint_cost
+# says: "checkpoint_cost": "times in the forward pass and"
+
+# %% solution="checkpoint"
+class Checkpoint(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, fn, link, *args):
+        ctx.fn, ctx.state, ctx.args = fn, torch.get_rng_state(), [None if torch.is_tensor(a) else a for a in args]
+        ctx.where = [i for i, a in enumerate(args) if torch.is_tensor(a)]
+        ctx.save_for_backward(*[args[i] for i in ctx.where])
+        with torch.no_grad():
+            return fn(*args)
+
+    @staticmethod
+    def backward(ctx, grad):
+        args = list(ctx.args)
+        for i, tensor in zip(ctx.where, ctx.saved_tensors):
+            args[i] = tensor.detach().requires_grad_(tensor.requires_grad)
+        before = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            with torch.random.fork_rng(devices=[]):
+                shape = ctx.fn(*args).shape
+            out = ctx.fn(*args).view(shape)
+        torch.set_rng_state(before)
+        torch.autograd.backward(out, grad)
+        return (None, None, *[a.grad if torch.is_tensor(a) else None for a in args])
+
+
+def checkpoint(fn, *args):
+    return Checkpoint.apply(fn, torch.zeros(1, requires_grad=True), *args)

@@ -1,0 +1,18 @@
+# kind: wrong
+# about: Adds the ranks' norms, where their squares have to be added.
+# loses: clip_norm, clip_step
+# says: "clip_norm": "norms were added"
+
+# %% solution="clip_grad_norm"
+def clip_grad_norm(sharded, replicated, max_norm):
+    sharded = list({id(grad): grad for grad in sharded}.values())
+    replicated = list({id(grad): grad for grad in replicated}.values())
+    total = torch.tensor([sum(float(grad.square().sum()) for grad in sharded)], dtype=torch.float64)
+    total.sqrt_()
+    dist.all_reduce(total)
+    total.square_()
+    norm = math.sqrt(total.item() + sum(float(grad.square().sum()) for grad in replicated))
+    if norm > max_norm:
+        for grad in [*sharded, *replicated]:
+            grad.mul_(max_norm / (norm + 1e-6))
+    return norm

@@ -1,0 +1,21 @@
+# kind: wrong
+# about: Z18: gradients are divided by the world size, not by dp.
+# loses: sync_dp, sync_tp, sync_tied, sync_traffic, mesh_step_gradients, mesh_step_losses
+# says: "sync_dp": "divided by the world size 4; the mean is over the 2 replicas of dp"
+# says: "mesh_step_gradients": "by the world size 4 in place of dp"
+
+# %% solution="sync_gradients"
+def sync_gradients(stage, mesh):
+    for name, parameter in stage.named_parameters():
+        placement, grad = stage.placements[name], parameter.grad
+        if placement.kind == "partial":
+            dist.all_reduce(grad, group=mesh.group("tp"))
+        if placement.tied:
+            other = mesh.ranks("pp")[-1 if stage.first else 0]
+            theirs = torch.empty_like(grad)
+            works = [dist.isend(grad, other), dist.irecv(theirs, other)]
+            for work in works:
+                work.wait()
+            grad += theirs
+        dist.all_reduce(grad, group=mesh.group("dp"))
+        grad /= dist.get_world_size()

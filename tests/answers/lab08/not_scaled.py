@@ -1,0 +1,10 @@
+# kind: wrong
+# about: No division by sqrt(D).
+# loses: gqa_values, cache_values, cache_chunks, cache_ragged, cache_step, generate_rows, generate_ragged, window_values, window_long_calls
+# says: "gqa_values": "not divided by sqrt(D)"
+
+# %% edit="gqa_attention"
+# replace
+    scores = (grouped @ k.transpose(-2, -1)).view(batch, heads, seq, places) / math.sqrt(dim)
+# by
+    scores = (grouped @ k.transpose(-2, -1)).view(batch, heads, seq, places)
