@@ -11,9 +11,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.lock 2>/dev/null)
 
-# A temporary folder of its own for each run: runs side by side must not sweep each other's.
-PYTEST = folder=$$(mktemp -d) && echo pytest $(1) && { $(PY) -m pytest --basetemp="$$folder/t" $(1); code=$$?; \
-  rm -rf "$$folder"; exit $$code; }
+PYTEST := sh .ci/tests.sh $(PY)
 
 # nbgrader calls alembic by name, and kernels are started by name.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -56,14 +54,14 @@ notebooks: $(STAMP)
 test: $(STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m autograder build --check
-	@$(call PYTEST,-n $(WORKERS) --dist loadgroup -m "not (heavy or all or gpu)")
-	@$(call PYTEST,-m "heavy and not (all or gpu)")
+	@$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not (heavy or all or gpu)"
+	@$(PYTEST) -m "heavy and not (all or gpu)"
 
 test-all: test
-	@$(call PYTEST,-m "all and not gpu")
+	@$(PYTEST) -m "all and not gpu"
 
 test-gpu: $(STAMP)
-	@$(call PYTEST,-m gpu tests/gpu)
+	@$(PYTEST) -m gpu tests/gpu
 
 bench: $(STAMP)
 	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done

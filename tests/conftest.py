@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import pytest
 
 os.environ["MPLBACKEND"] = "Agg"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A temporary folder for each process of tests: what lies in it is its own, never that of a worker beside it."""
+    folder = tempfile.mkdtemp(prefix="tests-")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(scope="session", autouse=True)
