@@ -58,6 +58,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from utils import check, launch
+from utils.checks.by_hand import watched, written_without
 
 VOCAB, HIDDEN = 7, 5
 
@@ -167,6 +168,19 @@ def nbytes(tensors) -> int:
     """The bytes of all these tensors together."""
     return sum(x.numel() * x.element_size() for x in tensors)
 
+
+def watched_step(wrapper) -> list[str]:
+    """The files of Python code that run while such a wrapper is made and takes a step."""
+
+    def step():
+        dp = wrapper(made(lambda: Chain([3, 2]), 10), 12)
+        dp(torch.ones(2, 3)).sum().backward()
+        dp.finish()
+
+    return watched(step)[1]
+
+
+READY_MADE = ("parallel/distributed.py", "fsdp/")
 
 # %% [markdown]
 # # Part 1. Equal replicas, one step
@@ -583,6 +597,8 @@ def verdict_buckets(sizes, bucket_bytes, ranks, steps=2, dtype=float32, late=0.0
             check.agree(value[step]["weights"], right["weights"], f"weights after SGD {where}", **tight)
 
 
+files = launch(lambda: watched_step(BucketedDataParallel), ranks=1, timeout=10).values[0]
+written_without(files, READY_MADE, "BucketedDataParallel")
 verdict_buckets([4, 8, 8, 6, 3], 240, 2, late=0.03)
 verdict_buckets([4, 8, 8, 6, 3], 240, 3)
 ### BEGIN HIDDEN TESTS
@@ -620,6 +636,8 @@ def verdict_replicas(ranks, steps=3):
         check.agree(buffers, copies(dict(zero.named_buffers())), f"buffers of rank 0 (p = {ranks}, step {step})")
 
 
+files = launch(lambda: watched_step(BucketedDataParallel), ranks=1, timeout=10).values[0]
+written_without(files, READY_MADE, "BucketedDataParallel")
 verdict_replicas(2)
 ### BEGIN HIDDEN TESTS
 verdict_replicas(3)
@@ -656,6 +674,8 @@ def verdict_sizes(sizes, bucket_bytes, buckets, ranks, dtype=float32, frozen=(),
     check.collective_sizes(run.trace, "all_reduce", buckets * 2, what, doubled)
 
 
+files = launch(lambda: watched_step(BucketedDataParallel), ranks=1, timeout=10).values[0]
+written_without(files, READY_MADE, "BucketedDataParallel")
 # parameters of 32, 8, 64, 8, 48, 6, 18 and 3 elements; a bucket holds 60
 verdict_sizes([4, 8, 8, 6, 3], 240, [27, 56, 64, 40], 2, forward=[40, 64, 56, 27])
 ### BEGIN HIDDEN TESTS
@@ -698,6 +718,8 @@ def verdict_overlap(layers, each, ranks):
     check.overlap(run.trace, least, f"backward through {layers} layers, {each} a bucket (p = {ranks})", steps=2)
 
 
+files = launch(lambda: watched_step(BucketedDataParallel), ranks=1, timeout=10).values[0]
+written_without(files, READY_MADE, "BucketedDataParallel")
 verdict_overlap(4, 1, 2)
 ### BEGIN HIDDEN TESTS
 verdict_overlap(5, 2, 3)
@@ -742,6 +764,8 @@ def verdict_unused(plan, bucket_bytes, ranks, delay=None):
             check.agree(value[step], right, what, suspects=users, resembles=likes)
 
 
+files = launch(lambda: watched_step(BucketedDataParallel), ranks=1, timeout=10).values[0]
+written_without(files, READY_MADE, "BucketedDataParallel")
 verdict_unused([[(0,), (0,)], [(0, 1), (2,)]], 4 * 30, 2, delay={1: 0.02})
 ### BEGIN HIDDEN TESTS
 verdict_unused([[(0,), (2,)], [(2,), (0,)], [(), ()], [(1, 2), (0, 1)]], 4 * 30, 2)
