@@ -118,28 +118,44 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What a kind of hardware gives of its peaks, four shares between 0 and 1, and what its software hides.
+    """What a kind of hardware gives of its peaks, as shares between 0 and 1, and what its software hides.
 
     gemm: of FLOP/s in matrix products; memory: of memory bandwidth in everything else; node, between: of the
-    bandwidth of links. tp_overlap: tp's messages of the backward pass run behind products of gradients; dp_overlap:
-    those of dp run behind the backward pass. The shares belong to hardware and are fitted (`efficiency`), the switches
-    belong to software and are known.
+    bandwidth of links. dp_overlap: how well dp's collectives run beside the backward pass, 0 one after the other, 1
+    as if neither knew of the other; `beside` is the law. tp_overlap: whether tp's collectives of the backward pass
+    run behind products of gradients. The first four belong to hardware, the others to software.
 
     >>> Efficiency(gemm=0.65, memory=0.7, node=0.9, between=0.65).dp_overlap
-    True
+    1.0
     """
 
     gemm: float = 1.0
     memory: float = 1.0
     node: float = 1.0
     between: float = 1.0
+    dp_overlap: float = 1.0
     tp_overlap: bool = False
-    dp_overlap: bool = True
 
     def __post_init__(self) -> None:
         for name in ("gemm", "memory", "node", "between"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; a share of the peak is above 0 and at most 1")
+        if not 0 <= self.dp_overlap <= 1:
+            raise ValueError(f"dp_overlap is {self.dp_overlap!r}; it is 0 (none) to 1 (perfect)")
+
+    def beside(self, work: float, traffic: float) -> float:
+        """Seconds of work and traffic that run side by side: (work^k + traffic^k)^(1/k) with k = 1/(1 - dp_overlap).
+
+        0 gives their sum, 1 the longer one. In between they hinder each other most where both take equally long.
+
+        >>> Efficiency(dp_overlap=0.5).beside(3.0, 4.0), Efficiency(dp_overlap=0).beside(3.0, 4.0)
+        (5.0, 7.0)
+        """
+        longer, shorter = max(work, traffic), min(work, traffic)
+        if self.dp_overlap == 1 or not shorter:
+            return longer
+        power = 1 / (1 - self.dp_overlap)
+        return longer * (1 + (shorter / longer) ** power) ** (1 / power)
 
     def link(self, cluster: Cluster, level: str) -> AlphaBeta:
         """The cluster's link of this level at the bandwidth that it really gives."""
