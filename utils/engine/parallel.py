@@ -1,0 +1,105 @@
+"""Linear layers, embedding and the exchange of predictions over a tensor-parallel group, forward only.
+
+Columns and rows as in Megatron-LM (Shoeybi et al. 2019, arXiv 1909.08053, section 3), the vocabulary split as there.
+A group of one rank sends nothing, and needs no torch.distributed. Left out: backward passes, sequence parallelism.
+
+Shapes: H hidden, F a width, V vocabulary; _r is this rank's part.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from utils.models import DecoderConfig
+
+Group = dist.ProcessGroup | None
+
+
+def place(group: Group = None) -> tuple[int, int]:
+    """This rank and how many there are in the group; 0 and 1 in a process without ranks."""
+    return (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
+
+
+def check_divides(config: DecoderConfig, world: int) -> None:
+    """ValueError where the model cannot be cut over `world` ranks by heads, with the sizes that can.
+
+    >>> check_divides(DecoderConfig(heads=9, kv_heads=3, hidden=72, ffn=12), 2)
+    Traceback (most recent call last):
+    ValueError: 9 heads and 3 KV heads do not divide over 2 ranks: use 1 or 3
+    """
+    can = [p for p in range(1, config.kv_heads + 1) if not (config.kv_heads % p or config.heads % p or config.ffn % p)]
+    if world not in can:
+        raise ValueError(
+            f"{config.heads} heads and {config.kv_heads} KV heads do not divide over {world} ranks: "
+            f"use {' or '.join(map(str, can))}"
+        )
+
+
+def column_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, group: Group = None
+) -> torch.Tensor:
+    """This rank's part [..., F_r] of a linear layer: x [..., H] the same on all ranks, weight [F_r, H]."""
+    return F.linear(x, weight, bias)
+
+
+def row_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, group: Group = None) -> torch.Tensor:
+    """The whole output [..., H] from parts x [..., F_r] and weight [H, F_r]: one all-reduce."""
+    y = F.linear(x, weight)
+    if place(group)[1] > 1:
+        dist.all_reduce(y, group=group)
+    return y if bias is None else y + bias
+
+
+def vocab_embedding(tokens: torch.Tensor, weight: torch.Tensor, start: int, group: Group = None) -> torch.Tensor:
+    """Rows of tokens [...] as [..., H] where this rank holds rows `start` on, weight [V_r, H]: one all-reduce."""
+    if place(group)[1] == 1:
+        return F.embedding(tokens, weight)
+    own = tokens - start
+    mine = (own >= 0) & (own < weight.shape[0])
+    rows = F.embedding(own.where(mine, 0), weight) * mine[..., None]
+    dist.all_reduce(rows, group=group)
+    return rows
+
+
+def shard_gate_up(weight: torch.Tensor, rank: int, world: int) -> torch.Tensor:
+    """This rank's rows of gate above its rows of up, from gate [F, ...] above up [F, ...]."""
+    gate, up = weight.chunk(2)
+    return torch.cat([gate.tensor_split(world)[rank], up.tensor_split(world)[rank]])
+
+
+def shard_qkv(weight: torch.Tensor, heads: int, kv_heads: int, rank: int, world: int) -> torch.Tensor:
+    """This rank's rows of q, k and v, by heads, from [(N + 2K) D, ...]; `world` divides both numbers of heads."""
+    dim = weight.shape[0] // (heads + 2 * kv_heads)
+    parts = weight.split([heads * dim, kv_heads * dim, kv_heads * dim])
+    return torch.cat([part.tensor_split(world)[rank] for part in parts])
+
+
+def gather_columns(part: torch.Tensor, group: Group = None) -> torch.Tensor:
+    """[R, V] on every rank from parts [R, V_r] of the ranks, in order; the parts may differ in width by one."""
+    _, world = place(group)
+    if world == 1:
+        return part
+    widths = torch.empty(world, dtype=torch.long)
+    dist.all_gather_single(widths, torch.tensor([part.shape[1]]), group=group)
+    padded = F.pad(part, (0, int(widths.max()) - part.shape[1]))
+    pieces = part.new_empty(world * part.shape[0], padded.shape[1])
+    dist.all_gather_single(pieces, padded.contiguous(), group=group)
+    return torch.cat([piece[:, :width] for piece, width in zip(pieces.chunk(world), widths.tolist(), strict=True)], 1)
+
+
+def greedy(part: torch.Tensor, start: int, group: Group = None) -> torch.Tensor:
+    """The number of the largest logit in each row [R], from this rank's columns [R, V_r], which begin at `start`.
+
+    The ranks exchange two numbers a row, not the logits. Of equal logits the first counts, as in torch.argmax.
+    """
+    best, where = part.max(-1)
+    _, world = place(group)
+    if world == 1:
+        return where
+    own = torch.stack([best.double(), (where + start).double()])  # [2, R]; doubles hold every token number
+    everyone = own.new_empty(world * 2, own.shape[1])
+    dist.all_gather_single(everyone, own, group=group)
+    values, numbers = everyone.view(world, 2, -1).unbind(1)
+    return numbers.gather(0, values.argmax(0)[None])[0].long()
