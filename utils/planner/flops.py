@@ -9,6 +9,7 @@ arXiv 2205.05198, equation 7) and, with full recomputation of all layers, 96 B L
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from utils.planner.model import Model
 from utils.planner.spec import Workload
@@ -38,6 +39,7 @@ class TokenFlops:
         return self.layers + self.output
 
 
+@lru_cache(maxsize=1024)
 def forward_flops(model: Model, seq: int) -> TokenFlops:
     """FLOPs of one token's forward pass in a sequence of `seq` tokens.
 
