@@ -137,17 +137,16 @@ def in_flight(workload: Workload, plan: Plan, stage: int) -> float:
 def ledger(model: Model, workload: Workload, plan: Plan, stage: int | None = None) -> Ledger:
     """Bytes of one GPU of a pipeline stage, of the fullest stage where none is asked for.
 
-    The fullest is the first, which keeps most micro-batches, the last, which keeps the logits, or the first whose
-    layers all have experts.
+    The fullest is the first, which keeps most micro-batches, or the last, which keeps the logits; where only some
+    layers have experts, any.
 
     >>> round(ledger(Model("7B", 32, 4096, 32, vocabulary=32000), Workload(1), Plan()).state / 1e9, 1)
     105.2
     """
     if stage is not None:
         return _stage_ledger(model, workload, plan, stage)
-    full = min(-(-model.dense_layers * plan.pp * plan.chunks // model.layers), plan.pp - 1)
-    ends = [_stage_ledger(model, workload, plan, end) for end in sorted({0, full, plan.pp - 1})]
-    return max(ends, key=lambda one: one.total)
+    stages = range(plan.pp) if model.dense_layers else sorted({0, plan.pp - 1})
+    return max((_stage_ledger(model, workload, plan, one) for one in stages), key=lambda one: one.total)
 
 
 def _stage_ledger(model: Model, workload: Workload, plan: Plan, stage: int) -> Ledger:
