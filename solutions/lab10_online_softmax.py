@@ -437,7 +437,7 @@ def probe_blockwise(cases):
         q, k, v, _ = inputs(seed, *sizes, scale=scale)
         with Watched() as watched:
             out, lse = blockwise_forward(q, k, v, torch.arange(sizes[2]), torch.arange(sizes[3]), tile, **rule)
-        results.append({"out": out, "lse": lse, "after": [q, k, v], "ops": sorted(watched.ops)})
+        results.append({"out": out, "lse": lse, "after": [q, k, v], "ops": sorted(watched.operators)})
     return results
 
 
@@ -683,7 +683,7 @@ def probe_gradients(cases, shares):
                 out = blockwise_attention(*leaves, tile, **rule)
                 out.backward(up)
         grads = {name: leaf.grad for name, leaf in zip(("dq", "dk", "dv"), leaves, strict=True)}
-        results.append({"out": out.detach(), **grads, "ops": sorted(watched.ops)})
+        results.append({"out": out.detach(), **grads, "ops": sorted(watched.operators)})
     for tensors, tile, rule, q_pos, k_pos in shares:
         q, k, v, up, out, lse = (x.clone() for x in tensors)
         dq, dk, dv = blockwise_backward(up, q, k, v, out, lse, q_pos, k_pos, tile, **rule)
@@ -790,7 +790,7 @@ def probe_work(cases):
             out = blockwise_attention(*leaves, tile, **rule)
             middle = len(watched.products)
             out.backward(up)
-        results.append({"forward": watched.flops() - watched.flops(middle), "backward": watched.flops(middle)})
+        results.append({"forward": watched.flops - watched.flops_from(middle), "backward": watched.flops_from(middle)})
     return results
 
 
@@ -1210,7 +1210,7 @@ def ring_steps(attend, layout, cases: list, passes: int = 1, backward: bool = Tr
                     out.backward(up)
                 dist.barrier()
         grads = {name: leaf.grad for name, leaf in zip(("dq", "dk", "dv"), leaves, strict=True)}
-        flops = {"forward": watched.flops() - watched.flops(middle), "backward": watched.flops(middle)}
+        flops = {"forward": watched.flops - watched.flops_from(middle), "backward": watched.flops_from(middle)}
         after = [leaf.detach() for leaf in leaves]
         what = {"positions": positions, "out": out.detach(), **grads, "after": after}
         results.append({**what, **flops, **watched.notes()})

@@ -16,12 +16,12 @@ def test_products_are_counted_and_finished_attention_is_seen():
     q = torch.zeros(1, 2, 4, 3, requires_grad=True)
     with Watched() as watched:
         (q @ q.transpose(-1, -2)).sum().backward()
-    assert [flops for _, flops in watched.products] == [2 * 2 * 4 * 4 * 3] * 3 and watched.flops(1) == 2 * 192
-    attention.by_hand(sorted(watched.ops), "mine")
+    assert [flops for _, flops in watched.products] == [2 * 2 * 4 * 4 * 3] * 3 and watched.flops_from(1) == 2 * 192
+    attention.by_hand(sorted(watched.operators), "mine")
     with Watched() as watched:
         torch.nn.functional.scaled_dot_product_attention(q, q, q)
     with pytest.raises(CheckFailed, match=r"mine called torch's finished attention \(_scaled_dot_product"):
-        attention.by_hand(sorted(watched.ops), "mine")
+        attention.by_hand(sorted(watched.operators), "mine")
 
 
 def test_too_much_work_is_told_with_its_likeliest_cause():

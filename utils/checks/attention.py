@@ -9,60 +9,47 @@ Sources: Dao et al. 2022 (FlashAttention, arXiv 2205.14135); Liu et al. 2023 (ri
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch.distributed as dist
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from utils.checks.failed import CheckFailed
 from utils.checks.words import listed
 from utils.trace.journal import CAPACITY, RECORD, RECORDS_AT, STRIDE
+from utils.work import Work
 
 FUSED = ("attention",)  # in the names of aten's finished attention kernels, and in no other name
 START = 17  # the field of a journal's record with the moment at which the operation was issued
 
 
-class Watched(TorchDispatchMode):
-    """Note the operators, and the moment and FLOPs of each matrix product, inside a `with` block.
+class Watched(Work):
+    """Work that also notes when each matrix product began.
 
     Attributes:
-        ops: names of the operators that ran, such as "bmm"; those of a backward pass are among them.
         products: (moment in ns, FLOPs) for each product.
 
     >>> with Watched() as watched:
     ...     _ = torch.zeros(2, 3) @ torch.zeros(3, 4)
-    >>> sorted(watched.ops), [flops for _, flops in watched.products]
+    >>> sorted(watched.operators), [flops for _, flops in watched.products]
     (['mm', 'zeros'], [48])
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.ops: set[str] = set()
         self.products: list[tuple[int, int]] = []
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled here, and skipping would load all of torch._dynamo
+    def count(self, name: str, flops: int, moment: int) -> None:
+        super().count(name, flops, moment)
+        self.products.append((moment, flops))
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        moment = time.monotonic_ns()
-        result = func(*args, **(kwargs or {}))
-        packet = func.overloadpacket
-        self.ops.add(packet.__name__)
-        if packet in flop_registry:
-            self.products.append((moment, flop_registry[packet](*args, **(kwargs or {}), out_val=result)))
-        return result
-
-    def flops(self, begin: int = 0) -> int:
+    def flops_from(self, begin: int) -> int:
         """FLOPs of the products from number `begin` on."""
         return sum(flops for _, flops in self.products[begin:])
 
     def notes(self) -> dict[str, Any]:
         """What a probe returns: "ops", "products", and "anchor", which ties these moments to the journal's."""
-        return {"ops": sorted(self.ops), "products": self.products, "anchor": _anchor()}
+        return {"ops": sorted(self.operators), "products": self.products, "anchor": _anchor()}
 
 
 def _anchor() -> tuple[int, int] | None:
