@@ -10,6 +10,12 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 MODEL := $(VENV)/.model
+HUB_VENV := .venv-hub
+HUB_PY := $(HUB_VENV)/bin/python
+HUB_STAMP := $(HUB_VENV)/.installed
+HUB_VERSION ?=
+HUB ?= hub_data
+CLASS ?= deploy/demo_class.yaml
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.lock 2>/dev/null)
 
 PYTEST := sh .ci/tests.sh $(PY)
@@ -19,7 +25,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install model demo lab test test-all test-gpu lint notebooks bench lock clean distclean
+.PHONY: help install model demo lab test test-all test-gpu lint notebooks bench lock clean distclean hub test-hub
 
 help:
 	@echo "make model      install the pretrained model of the last lab (89 MB)"
@@ -29,6 +35,8 @@ help:
 	@echo "make test-all   the same with every answer against every test"
 	@echo "make test-gpu   the tests that need a GPU"
 	@echo "make notebooks  rebuild the notebooks from their text sources"
+	@echo "make hub        a JupyterHub on loopback with a small class (HUB=folder, CLASS=file.yaml)"
+	@echo "make test-hub   that hub tried in a browser, as a student and as an instructor"
 	@echo "make bench      run the benchmarks, one JSON object each"
 	@echo "make lint       style only"
 	@echo "make lock       write requirements.lock anew (needs uv)"
@@ -63,14 +71,28 @@ notebooks: $(STAMP)
 test: $(MODEL)
 	$(PY) -m ruff check .
 	$(PY) -m autograder build --check
-	@$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not (heavy or all or gpu)"
-	@$(PYTEST) -m "heavy and not (all or gpu)"
+	@$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not (heavy or all or gpu or hub)"
+	@$(PYTEST) -m "heavy and not (all or gpu or hub)"
 
 test-all: test
 	@$(PYTEST) -m "all and not gpu"
 
 test-gpu: $(STAMP)
 	@$(PYTEST) -m gpu tests/gpu
+
+# The hub has an environment of its own; HUB_VERSION=5.5.4 makes it with another JupyterHub than the locked one.
+$(HUB_STAMP): $(STAMP) deploy/install.py deploy/requirements-hub.lock deploy/package-lock.json
+	@HUB_VERSION="$(HUB_VERSION)" $(PY) deploy/install.py $(HUB_VENV)
+	@touch $@
+
+hub: $(HUB_STAMP)
+	@$(HUB_PY) -m autograder hub init $(CLASS) --into $(HUB)
+	@$(HUB_PY) -m autograder hub doctor $(HUB)
+	@exec $(HUB_PY) -m autograder hub run $(HUB)
+
+test-hub: $(HUB_STAMP)
+	@$(HUB_PY) -m tests.hub.needs
+	@sh .ci/tests.sh $(HUB_PY) -m hub tests/hub
 
 bench: $(STAMP)
 	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done
@@ -88,4 +110,4 @@ clean:
 	find . -path ./$(VENV) -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -exec rm -rf {} +
 
 distclean: clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(HUB_VENV)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from autograder.course import Course, UserError
+from autograder.hub.commands import add_commands as add_hub_commands
 from autograder.people.commands import add_commands
 
 
@@ -130,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(run=_grade)
 
     add_commands(commands)
+    add_hub_commands(commands)
 
     commands.add_parser("doctor", help="check this machine").set_defaults(run=_doctor)
 

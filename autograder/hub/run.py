@@ -1,0 +1,144 @@
+"""`hub run`: the hub of a class in the foreground, and nothing of it left when it has stopped.
+
+Whatever the hub starts and leaves behind becomes a child of this process, which ends it at the end. A hub that dies by
+itself is started again a few times: servers of students go on meanwhile. Under systemd, TimeoutStopSec=90 is enough.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from autograder.course import REPO, UserError
+from autograder.hub.api import Hub
+from autograder.hub.layout import Layout
+
+START_S, STOP_S, END_S = 120.0, 80.0, 10.0
+MOST_RESTARTS = 5
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Runner:
+    """Starts, watches and stops one hub.
+
+    Example:
+        with Runner(Layout.of(Path("/srv/llm"))) as runner:      # the hub answers from here on
+            runner.watch()                                       # until a signal comes
+    """
+
+    def __init__(self, layout: Layout, say: Callable[[str], None] = print) -> None:
+        self.layout, self.say = layout, say
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stopping = False
+
+    def __enter__(self) -> Runner:
+        if Hub(self.layout).runs():
+            raise UserError(f"A hub answers already on port {self.layout.spec.address.hub}: stop it first.")
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        with open(self.layout.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterhub", "-f", str(self.layout.config)], cwd=self.layout.hub,
+                env=_environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        until = time.monotonic() + START_S
+        hub = Hub(self.layout)
+        while not (hub.runs() and self._grader_answers(hub)):
+            if self.process.poll() is not None or time.monotonic() > until:
+                log = self.layout.log
+                raise UserError(f"The hub did not start; its log {log} ends with: {last_words(log)}")
+            time.sleep(0.3)
+
+    def _grader_answers(self, hub: Hub) -> bool:
+        """Whether the grading service answers; it sends whoever comes without a login to the hub."""
+        address = f"http://127.0.0.1:{self.layout.spec.address.grader}/services/{self.layout.spec.course}/api"
+        try:
+            with hub.opener.open(address, timeout=5):
+                return True
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+
+    def watch(self) -> int:
+        """Wait for SIGTERM or SIGINT, or for a hub that cannot be kept up; the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._asked)
+        restarts = 0
+        while not self.stopping:
+            if self.process.poll() is not None:
+                restarts += 1
+                if restarts > MOST_RESTARTS:
+                    self.say(f"The hub ended {restarts} times; its log is {self.layout.log}.")
+                    return 1
+                self.say(f"The hub ended by itself (code {self.process.returncode}) and is started again.")
+                self._start()
+            time.sleep(0.3)
+        return 0
+
+    def _asked(self, *_: object) -> None:
+        self.stopping = True
+
+    def stop(self) -> None:
+        """Stop the hub, wait for it, and end whatever it left."""
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(END_S)
+        end_children()
+        self.process = None
+
+
+def end_children() -> None:
+    """End all processes below this one: ask, wait, force."""
+    for number, patience in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
+        left = psutil.Process().children(recursive=True)
+        for process in left:
+            try:
+                process.send_signal(number)
+            except psutil.NoSuchProcess:
+                pass
+        psutil.wait_procs(left, timeout=patience)
+    while True:  # those that were left to us by others
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                return
+        except ChildProcessError:
+            return
+
+
+def last_words(log: Path, lines: int = 6) -> str:
+    """The end of a log."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    return " / ".join(line.strip() for line in text.splitlines()[-lines:]) or "nothing"
+
+
+def _environment() -> dict[str, str]:
+    """What the hub starts with: none of the caller's Jupyter settings."""
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ", "TMPDIR") if name in os.environ}
+    programs = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return kept | {"PATH": programs, "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": str(REPO)}
