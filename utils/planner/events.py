@@ -21,7 +21,7 @@ INFINITE = math.inf
 _SAME = 1e-12  # relative: rates and moments nearer than this are one
 
 
-@dataclass
+@dataclass(slots=True)
 class Task:
     """Work (nbytes 0) or a flow, which moves nbytes after `seconds`; when it ran, end = inf if it never did."""
 
@@ -69,7 +69,8 @@ class Simulation:
         self.capacities = dict(capacities or {})
         self.tasks: list[Task] = []
         self._last: dict[Hashable, int] = {}
-        self._on: dict[Hashable, dict[int, float]] = defaultdict(dict)  # link -> flow -> its weight there
+        self._on: dict[Hashable, set[int]] = defaultdict(set)  # link -> flows on it
+        self._wanted: dict[Hashable, float] = defaultdict(float)  # link -> what they would take at their limits
         self._moving: dict[int, _Moving] = {}
         self._heap: list[tuple[float, int, int]] = []  # (moment, task, version of its rate; -1: a known time is over)
         self._dead: frozenset = frozenset()
@@ -148,7 +149,8 @@ class Simulation:
             if version == -1 and task.nbytes:
                 self._moving[number] = _Moving(task.nbytes, now)
                 for link, weight in task.uses.items():
-                    self._on[link][number] = weight
+                    self._on[link].add(number)
+                    self._wanted[link] += weight * task.limit
                 changed.update(task.uses)
             elif version == -1:
                 self._finish(number, now)
@@ -167,9 +169,14 @@ class Simulation:
 
     def _leave(self, number: int) -> set[Hashable]:
         del self._moving[number]
-        for link in self.tasks[number].uses:
-            del self._on[link][number]
-        return set(self.tasks[number].uses)
+        task = self.tasks[number]
+        for link, weight in task.uses.items():
+            self._on[link].discard(number)
+            # Infinite limits cannot be subtracted again; an empty link wants nothing, whatever rounding left.
+            self._wanted[link] = self._wanted[link] - weight * task.limit if self._on[link] else 0.0
+            if math.isnan(self._wanted[link]):
+                self._wanted[link] = INFINITE
+        return set(task.uses)
 
     def _bury(self, dead: frozenset, now: float) -> None:
         self._dead = dead
@@ -178,8 +185,13 @@ class Simulation:
 
     def _share(self, changed: set[Hashable], now: float) -> None:
         """New rates for all flows that a change on these links can reach."""
-        reached = self._reached(changed)
-        rates = fair_rates({number: self.tasks[number] for number in reached}, self.capacities)
+        if not changed:
+            return
+        flows = {number: self.tasks[number] for number in self._reached(changed)}
+        if any(self._can_be_full(link) for flow in flows.values() for link in flow.uses):
+            rates = fair_rates(flows, self.capacities)
+        else:
+            rates = {number: flow.limit for number, flow in flows.items()}
         for number, rate in rates.items():
             moving = self._moving[number]
             if abs(rate - moving.rate) > _SAME * rate:
@@ -191,7 +203,7 @@ class Simulation:
         flows: set[int] = set()
         seen, waiting = set(links), list(links)
         while waiting:
-            for number in self._on[waiting.pop()].keys() - flows:
+            for number in self._on[waiting.pop()] - flows:
                 flows.add(number)
                 full = {link for link in self.tasks[number].uses if link not in seen and self._can_be_full(link)}
                 seen |= full
@@ -199,8 +211,7 @@ class Simulation:
         return flows
 
     def _can_be_full(self, link: Hashable) -> bool:
-        wanted = sum(weight * self.tasks[number].limit for number, weight in self._on[link].items())
-        return wanted > self.capacities[link]
+        return self._wanted[link] > self.capacities[link] * (1 + _SAME)
 
 
 def fair_rates(flows: Mapping[int, Task], capacities: Mapping[Hashable, float]) -> dict[int, float]:
