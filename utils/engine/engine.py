@@ -22,6 +22,8 @@ from utils.engine.sampling import Asked, draw
 from utils.engine.scheduler import Scheduler
 from utils.serving import Request
 
+MOST_EMPTY = 3  # batches in a row with nothing in them; a scheduler that preempts may give one
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -70,6 +72,7 @@ class Engine:
         self.cache = PagedCache(model.share, self.limits.num_blocks, self.limits.block_size)
         self.blocks: Any = (parts.block_manager or BlockManager)(self.limits.num_blocks, self.limits.block_size)
         make = parts.scheduler or Scheduler
+        self._empty = 0
         self.scheduler: Any = make(self.blocks, self.limits.max_tokens, self.limits.max_running)
 
     @property
@@ -95,6 +98,12 @@ class Engine:
     def step(self) -> dict[int, int]:
         """One pass through the model for whoever is scheduled; the new token of each request that got one, by id."""
         batch = self.scheduler.schedule()
+        self._empty = 0 if batch or self.idle else self._empty + 1
+        if self._empty > MOST_EMPTY:
+            waiting, running = len(self.scheduler.waiting), len(self.scheduler.running)
+            raise RuntimeError(
+                f"the scheduler gave {self._empty} empty batches in a row; {waiting} requests wait and {running} run"
+            )
         if not batch:
             return {}
         plan = Plan.of(batch, self.cache.block_size)
