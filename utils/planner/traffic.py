@@ -5,8 +5,9 @@ arXiv 2104.04473, section 3.2), as all-reduces or, with sequence parallelism, as
 one more all-gather in the backward pass (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2). A pipeline sends
 b s h values between stages, 1/t of them where t ranks share the work (section 4.1 of the former). Data
 parallelism sends 2P values, ZeRO-3 3P (Rajbhandari et al. 2020, arXiv 1910.02054, section 7). Times are those of
-rings over alpha-beta links, at the slowest link of the group; a ring crosses a node's border over one GPU's share of
-the network. Left out: trees, in-network reduction, congestion (the simulation has it).
+rings over alpha-beta links, at the slowest link of the group: one stage whose neighbour is on another node sets the
+pace of a pipeline, and a ring crosses a node's border over one GPU's share of the network. Left
+out: trees, in-network reduction, congestion (the simulation has it).
 """
 
 from __future__ import annotations
@@ -83,8 +84,7 @@ class _Wires:
     def make(
         self, axis: str, op: str, phase: str, ranks: int, nbytes: float, count: int, hidden: str = "", stride: int = 0
     ) -> Message:
-        near = 2 if axis == "pp" and op == "send" else ranks  # a pipeline's message goes to a neighbour
-        level = self.cluster.level(near, stride or self.strides[axis])
+        level = self.cluster.level(ranks, stride or self.strides[axis])
         return Message(axis, op, phase, ranks, nbytes, count, level,
                        ring_seconds(op, nbytes, ranks, self.links[level]), hidden)  # fmt: skip
 

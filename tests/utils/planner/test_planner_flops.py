@@ -1,5 +1,7 @@
 """FLOPs held to torch's counter on real models and to the papers' equations and tables."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -42,6 +44,18 @@ def test_experts_run_as_many_flops_as_transformers_says():
                  expert_ffn=48)  # fmt: skip
     rotary = 2 * (32 // 4 // 2) * 8  # the angles are made by a product, once for all layers and rows
     assert counter.get_total_flops() - forward_flops(ours, 8).total * 16 in (0, rotary)
+
+
+def test_shared_experts_and_dense_layers_run_for_every_token():
+    base = Model("moe", 6, 32, 4, gated=True, experts=4, top_k=2, expert_ffn=48)
+    flops = {model: forward_flops(model, 8).feed_forward for model in (
+        base, replace(base, shared_experts=3), replace(base, dense_layers=2), replace(base, gated=False))}  # fmt: skip
+    plain, shared, dense, ungated = flops.values()
+    one = 2 * 32 * 48
+    assert plain == 6 * (2 * 3 * one + 2 * 32 * 4)
+    assert shared - plain == 6 * 3 * 3 * one
+    assert plain - dense == 2 * (plain / 6 - 3 * 2 * 32 * 128)
+    assert plain - ungated == 6 * 2 * one
 
 
 @pytest.mark.parametrize("run", published.ptdp_table_1(), ids=lambda run: run.model.name)

@@ -122,6 +122,19 @@ def test_first_stage_keeps_all_layers_whatever_pp_is(pp, dp):
     assert twice == pytest.approx(layers * (1 + 7 / (8 * 3)), rel=1e-3)
 
 
+@pytest.mark.parametrize("t, p, v", [(8, 1, 1), (4, 4, 1), (2, 4, 2)])
+def test_what_lies_outside_layers_is_section_4_3(t, p, v):
+    """The embedding's mask, sbhp/t; with one stage the last norm, the output's input and logits, 4sbh/t (1 + V/h)."""
+    model, b, s = published.GPT3, 2, 512
+    plan = Plan(tp=t, pp=p, sequence_parallel=True, schedule="interleaved" if v > 1 else "1f1b", chunks=v)
+    work = Workload(b * 8 * p, b, s, checkpoint="selective")
+    flying = p * (1 + (p - 1) / (p * v)) if v > 1 else p
+    layers = 96 / p * flying * layer_activations(model, work, plan)
+    unit = s * b * model.hidden / t
+    outside = unit * flying + (p == 1) * 4 * unit * (1 + 51200 / model.hidden)
+    assert ledger(model, work, plan, stage=0).activations == pytest.approx(layers + outside, rel=1e-12)
+
+
 PLANS = [
     Plan(),
     Plan(pp=8),

@@ -28,6 +28,15 @@ def test_work_alone_takes_its_flops():
     assert time.tokens_per_second == pytest.approx(8 * 64 / time.seconds)
 
 
+@pytest.mark.parametrize("checkpoint", ["none", "selective", "full"])
+@pytest.mark.parametrize("flash", [False, True])
+def test_where_only_flops_take_time_hfu_is_1(checkpoint, flash):
+    work = Workload(8, 2, seq=64, checkpoint=checkpoint, flash_attention=flash)
+    model = Model("moe", 4, 64, 4, kv_heads=2, gated=True, experts=4, top_k=2, shared_experts=1, dense_layers=2)
+    time = step(model, work, replace(IDEAL, gpus=1, gpus_per_node=1), Plan(), Efficiency())
+    assert time.hfu == pytest.approx(1, rel=1e-3)  # all but the router
+
+
 @pytest.mark.parametrize("p, m, v", [(4, 4, 1), (4, 16, 1), (8, 32, 1), (4, 8, 2), (8, 8, 3), (2, 6, 4)])
 def test_the_bubble_is_p_minus_1_over_v_m(p, m, v):
     plan = Plan(pp=p, schedule="interleaved" if v > 1 else "1f1b", chunks=v)

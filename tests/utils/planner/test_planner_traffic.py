@@ -127,6 +127,8 @@ def test_levels_follow_the_layout_of_ranks():
     assert levels[("tp", "all_reduce")] == "node" and levels[("cp", "send")] == "node"
     assert levels[("dp", "all_reduce")] == "between" and levels[("pp", "send")] == "between"
     assert levels[("pp", "all_gather")] == "node"
+    crossing = messages(GPT, Workload(8, seq=64), Plan(dp=2, pp=8), published.selene(16), stage=3)
+    assert {one.level for one in crossing if one.axis == "pp"} == {"between"}  # stages 3 and 4 are on two nodes
     small = messages(GPT, Workload(8, seq=64), Plan(dp=4, tp=2), published.selene(8))
     assert {one.level for one in small} == {"node"}
 
