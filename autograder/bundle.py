@@ -13,7 +13,7 @@ from autograder.course import REPO, Course, UserError
 
 NAME = "distributed-llm-course-student"
 # Modules that answer a lab: students get them with the release of that lab, not before.
-ANSWERS_LAB = {"utils/engine": "lab12", "utils/planner/schedules.py": "lab05"}
+ANSWERS_LAB = {"utils/engine": "lab12", "utils/planner/schedules.py": "lab05", "utils/planner/search.py": "lab07"}
 # Modules that answer earlier labs and that a later one builds on: they come with the release of the later one.
 NEEDED_FROM = {"utils/mesh": "lab07"}
 STAFF_ONLY = ("nbgrader", "jupytext", "jinja2", "markupsafe", "packaging", "pygments", "rapidfuzz", "sqlalchemy",
@@ -106,6 +106,7 @@ def _pyproject() -> str:
         f"dependencies = [\n{listed}\n]\n\n"
         f'[tool.setuptools.packages.find]\ninclude = ["utils*"]\n\n'
         f'[tool.setuptools.package-data]\n"utils.serving" = ["*.json"]\n'
+        f'"utils.planner" = ["models/*.yaml", "clusters/*.yaml"]\n'
     )
 
 

@@ -133,25 +133,24 @@ def _chunk(
             waits[0] += count * ahead
             waits[1] += count * (one.tp + one.cp + one.ep - ahead)
     ends = messages(model, workload, plan, cluster, efficiency, rank)
-    m = plan.micro_batches(workload)
     if number == 0:
         waits[0] += sum(one.seconds for one in ends if one.phase == "embedding")
     if number == last:
-        output = _output_seconds(model, workload, cluster, plan, efficiency, m)
+        output = output_seconds(model, workload, cluster, plan, efficiency)
         work = [work[0] + output / 3, work[1] + output * 2 / 3]
         waits[1] += sum(one.seconds for one in ends if one.phase == "output")
     return Pass(work[0], waits[0]), Pass(work[1], waits[1])
 
 
-def _output_seconds(
-    model: Model, workload: Workload, cluster: Cluster, plan: Plan, efficiency: Efficiency, micro_batches: int
+def output_seconds(
+    model: Model, workload: Workload, cluster: Cluster, plan: Plan, efficiency: Efficiency
 ) -> float:
     """Of one micro-batch's output product and loss: what the last stage computes besides its layers."""
     times = [layer_time(model, workload, cluster, plan, efficiency, experts) if count else None
              for experts, count in zip((False, True), stage_layers(model, plan, plan.pp - 1), strict=True)]  # fmt: skip
     layers = stage_layers(model, plan, plan.pp - 1)
     inside = sum(count * (one.forward + one.backward) for count, one in zip(layers, times, strict=True) if one)
-    return step(model, workload, cluster, plan, efficiency).compute / micro_batches - inside
+    return step(model, workload, cluster, plan, efficiency).compute / plan.micro_batches(workload) - inside
 
 
 def _share(sent: list[Message], axis: str) -> float:
