@@ -133,12 +133,18 @@ def compare(efficiency: Efficiency = A100) -> str:
         changes.append((claim.what, f"{claim.paper:+.1f} %", f"{claim.ours:+.1f} %", "chose" * claim.chose))
     median, worst = fitted.errors(fitted.leave_one_out())
     constant = fitted.constant_errors()
+    llama = [("Llama 3 405B on H100 with the A100's parameters, 2 or 8 chunks", "GPUs", "paper", "2", "8")]
+    for few, many in zip(published.llama3_table_4(2), published.llama3_table_4(8), strict=True):
+        values = [few.measured, predict(few, efficiency), predict(many, efficiency)]
+        llama.append((few.source, str(few.plan.gpus), *(f"{value / 1e12:.0f} TFLOP/s" for value in values)))
     lines = [
         *_lines(runs),
         f"table 1 of {PTDP}, each run left out once: median error {median:.1%}, worst {worst:.1%};",
         f"a constant, the median of the other runs: median {constant[0]:.1%}, worst {constant[1]:.1%}",
         "",
         *_lines(changes),
+        "",
+        *_lines(llama),
     ]
     return "\n".join(lines)
 

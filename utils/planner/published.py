@@ -12,6 +12,7 @@ over the total.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from utils.cost import AlphaBeta
@@ -30,6 +31,12 @@ def selene(gpus: int) -> Cluster:
     return Cluster("Selene", gpus, 8, 312e12, 80e9, 2.039e12, AlphaBeta(3e-6, 1 / 300e9), AlphaBeta(6e-6, 1 / 25e9))
 
 
+def h100_roce(gpus: int) -> Cluster:
+    """The machine of Llama 3: nodes of 8 H100 80 GB, NVLink at 450 GB/s one way, RoCE at 400 Gb/s a GPU."""
+    return Cluster("H100 RoCE", gpus, 8, 989e12, 80e9, 3.35e12, AlphaBeta(3e-6, 1 / 450e9), AlphaBeta(6e-6, 1 / 50e9),
+                   "H100")  # fmt: skip
+
+
 def gpt(name: str, layers: int, hidden: int, heads: int, positions: int = 2048) -> Model:
     """A GPT of both papers: vocabulary 51200, sequences of 2048 tokens."""
     return Model(name, layers, hidden, heads, vocabulary=51200, positions=positions)
@@ -39,8 +46,8 @@ def gpt(name: str, layers: int, hidden: int, heads: int, positions: int = 2048) 
 class Run:
     """A measured run: what ran, where it is printed, and what was measured, FLOP/s a GPU or seconds a step.
 
-    chose: whether it was used to choose efficiency parameters. tp_overlap, dp_overlap: what its software hid. flops
-    counts the FLOPs that the paper divides by the time.
+    chose: whether it was used to choose efficiency parameters. tp_overlap, dp_overlap: what its software hid. machine
+    makes the cluster; counted: the model whose model FLOPs the paper divides by the time, None for `equation_3`.
     """
 
     source: str
@@ -52,16 +59,18 @@ class Run:
     chose: bool = False
     tp_overlap: bool = False
     dp_overlap: bool = False
+    machine: Callable[[int], Cluster] = selene
+    counted: Model | None = None
 
     @property
     def cluster(self) -> Cluster:
-        """The part of Selene that ran it."""
-        return selene(self.plan.gpus)
+        """The machine that ran it, as many GPUs of it as it used."""
+        return self.machine(self.plan.gpus)
 
     @property
     def flops(self) -> float:
-        """FLOPs of a step as equation 3 of arXiv 2104.04473 counts them: with full recomputation of layers."""
-        return equation_3(self.model, self.workload)
+        """FLOPs of a step as its paper counts them: model FLOPs of `counted`, else equation 3 of arXiv 2104.04473."""
+        return model_flops(self.counted, self.workload) if self.counted else equation_3(self.model, self.workload)
 
 
 def equation_2(model: Model, seq: int) -> float:
@@ -160,6 +169,13 @@ KORTHIKANTI_TABLE_4 = (
 # The same, section 6.3: the 530B model with 8 replicas, in which nothing hides the gradients: seconds a step, MFU.
 KORTHIKANTI_DP_8 = (39.15, 54.2)
 
+# Llama 3 405B on H100, arXiv 2407.21783, table 4 without its row of long sequences: GPUs, dp, TFLOP/s a GPU, MFU in
+# percent; tp 8, pp 16, 2048 sequences of 8192 tokens, no recomputation. The number of chunks is not printed. It has
+# 126 layers, its first and last stage one less than the others: timed as 128.
+LLAMA3_TABLE_4 = ((8192, 64, 430, 43), (16384, 128, 400, 41))
+LLAMA3_405B = Model("Llama 3 405B", 126, 16384, 128, kv_heads=8, ffn=53248, vocabulary=128256, gated=True, tied=False,
+                    biases=False)  # fmt: skip
+
 # Bytes a token of the KV cache in 2-byte precision: name, layers, KV heads, head size, bytes. The first is printed in
 # the vLLM paper (arXiv 2309.06180, section 3); 2 L n_kv d 2 bytes gives the others.
 KV_BYTES = (
@@ -209,6 +225,17 @@ def ptdp_table_2() -> list[Run]:
     for model, batch, gpus, p, tflops, _ in PTDP_TABLE_2:
         work = Workload(batch, 1, precision="fp16", checkpoint="full")
         runs.append(Run(PTDP + " table 2", model, work, Plan(gpus // (8 * p), 8, p), tflops * 1e12))
+    return runs
+
+
+def llama3_table_4(chunks: int) -> list[Run]:
+    """Llama 3's runs with a number of chunks that is not printed; `measured` counts model FLOPs of 126 layers."""
+    runs = []
+    for gpus, dp, tflops, _ in LLAMA3_TABLE_4:
+        work = Workload(2048, 1, 8192, flash_attention=True, dropout=False, gradient_bytes=4)
+        plan = Plan(dp, 8, gpus // (8 * dp), zero=1, sequence_parallel=True, schedule="interleaved", chunks=chunks)
+        runs.append(Run("arXiv 2407.21783 table 4", replace(LLAMA3_405B, layers=128), work, plan, tflops * 1e12,
+                        tp_overlap=True, dp_overlap=True, machine=h100_roce, counted=LLAMA3_405B))  # fmt: skip
     return runs
 
 

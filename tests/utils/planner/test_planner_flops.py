@@ -109,6 +109,14 @@ def test_six_n_d(parameters, flops, tokens):
     assert chinchilla_flops(parameters, tokens) == pytest.approx(flops, rel=rounding)
 
 
+def test_the_formula_of_palm():
+    """FLOPs a token: 6 N + 12 L H Q T, with N the parameters that multiply (arXiv 2204.02311, appendix B)."""
+    model, seq = published.GPT3, 2048
+    multiplying = 12 * model.layers * model.hidden**2 + model.vocabulary * model.hidden
+    palm = 6 * multiplying + 12 * model.layers * model.heads * model.head_dim * seq
+    assert 3 * forward_flops(model, seq).total == palm
+
+
 def test_six_n_d_is_what_is_left_without_attention_and_embedding():
     model = published.gpt("1T", 128, 25600, 160)
     exact = model_flops(model, Workload(1)) / 2048

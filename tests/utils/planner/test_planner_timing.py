@@ -7,7 +7,7 @@ import pytest
 from utils.cost import AlphaBeta
 from utils.planner import compare, efficiency, published
 from utils.planner.efficiency import A100, NAMES, fit, predict, run_time
-from utils.planner.flops import hardware_flops, model_flops
+from utils.planner.flops import forward_flops, hardware_flops, model_flops
 from utils.planner.model import Model
 from utils.planner.spec import Cluster, Efficiency, Plan, Workload
 from utils.planner.timing import layer_time, step
@@ -86,6 +86,21 @@ def test_data_parallelism_hides_as_far_as_there_is_work_beside_it():
     (message,) = messages(model, tiny, Plan(dp=16), cluster, A100)
     bare = step(model, tiny, cluster, Plan(dp=16), replace(A100, dp_overlap=1))
     assert 0 < message.seconds - bare.dp < message.seconds  # the backward pass of 16 tokens hides a little
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_what_dp_hides_behind_depends_on_zero(zero):
+    """The last backward pass (ZeRO 0, 1), all of them (2), all passes (3); work takes its FLOPs and nothing else."""
+    slow = replace(IDEAL, gpus=4, node=AlphaBeta(0.0, 1e-8))
+    work, plan, m = Workload(4 * 6, 1, seq=64), Plan(dp=4, zero=zero), 6
+    sent = messages(THIN, work, plan, slow)
+    hides = sum(one.total_seconds for one in sent if one.hidden)
+    alone = sum(one.total_seconds for one in sent if not one.hidden)
+    forward = forward_flops(THIN, 64).total * 64 / 1e12
+    room = {0: 2 * forward, 1: 2 * forward, 2: m * 2 * forward, 3: m * 3 * forward}[zero]
+    assert hides > room and bool(alone) == (zero in (1, 2))
+    assert step(THIN, work, slow, plan, Efficiency()).dp == pytest.approx(alone + hides - room, rel=1e-6)
+    assert step(THIN, work, slow, plan, Efficiency(dp_overlap=0)).dp == pytest.approx(alone + hides)
 
 
 def test_overlap_is_a_law_between_sum_and_longest():
@@ -194,6 +209,16 @@ def test_the_misses_are_still_misses():
     """Whoever mends one of them tightens the test above."""
     off = {claim.what: claim.off for claim in compare.claims() if claim.what in MISSES}
     assert len(off) == len(MISSES) and all(value > 1 / 3 for value in off.values())
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_the_a100_shares_carried_over_to_h100(row):
+    """Nothing was fitted to it; 2 to 8 chunks, since the paper does not say."""
+    shares, fitted = efficiency.of_hardware("H100")
+    assert not fitted
+    runs = [published.llama3_table_4(chunks)[row] for chunks in (2, 4, 8)]
+    ours = [predict(run, shares) for run in runs]
+    assert ours[0] < runs[0].measured < ours[-1] < 1.12 * runs[0].measured
 
 
 def test_the_gap_of_interleaving_closes_as_the_batch_grows():
