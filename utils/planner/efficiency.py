@@ -3,8 +3,9 @@
 Five shares (`spec.Efficiency`) are chosen by least squares on the logarithm of predicted over measured throughput:
 gemm, memory and node by the ten runs of table 1 of arXiv 2104.04473, between and dp_overlap by two runs of ZeRO-3 in
 its table 2, one nearly all network, one where network and work take about as long. All else in `published` is
-predicted. `leave_one_out` predicts each run of table 1 from parameters that the others chose. Left out: uncertainty of
-the parameters, how kernels depend on shape.
+predicted, but the form of `Efficiency.beside` was chosen with the six runs of ZeRO-3 in sight. `leave_one_out`
+predicts each run of table 1 from parameters that the others chose. Left out: uncertainty of the parameters, how
+kernels depend on shape.
 """
 
 from __future__ import annotations

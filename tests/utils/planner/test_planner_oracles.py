@@ -9,7 +9,7 @@ from utils.memory import saved_bytes
 from utils.models.config import TransformerConfig
 from utils.models.transformer import Transformer
 from utils.planner import published
-from utils.planner.memory import layer_activations
+from utils.planner.memory import layer_activations, ledger
 from utils.planner.model import Model
 from utils.planner.spec import Plan, Workload
 from utils.planner.traffic import messages
@@ -40,6 +40,30 @@ def test_autograd_keeps_what_table_2_counts(dropout):
     masks = (scores + 2 * tokens * 64) if dropout else 0
     table = layer_activations(ours(1), Workload(ROWS, ROWS, SEQ, dropout=bool(dropout)), Plan())
     assert layer == table + beside + masks
+
+
+def state_held(sharded, sizes, rows, seq):
+    """Bytes of parameters, gradients and Adam's moments that this rank holds after a step in fp32."""
+    from torch.distributed.fsdp import fully_shard
+
+    net = Transformer(TransformerConfig(layers=2, **sizes))
+    if sharded:
+        for part in (*net.blocks, net):
+            fully_shard(part)
+    adam = torch.optim.AdamW(net.parameters())
+    net(torch.randint(0, sizes["vocab_size"], (rows, seq))).sum().backward()
+    adam.step()
+    moments = [adam.state[p][name] for p in net.parameters() for name in ("exp_avg", "exp_avg_sq")]
+    parts = (list(net.parameters()), [p.grad for p in net.parameters()], moments)
+    return [sum(getattr(t, "_local_tensor", t).nbytes for t in tensors) for tensors in parts]
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_torch_holds_the_state_of_the_ledger(ranks):
+    theirs = launch(state_held, ranks > 1, SIZES, ROWS, SEQ, ranks=ranks, timeout=60).values
+    plan = Plan(dp=ranks, zero=3 if ranks > 1 else 0)
+    held = ledger(ours(2), Workload(ranks, seq=SEQ, precision="fp32"), plan)
+    assert theirs == [[held.parameters, held.gradients, held.optimizer]] * ranks
 
 
 def train(kind, sizes, rows, seq):
