@@ -175,12 +175,15 @@ def _output_work(model: Model, workload: Workload, gpu: _Machine, plan: Plan) ->
 def layer_time(
     model: Model, workload: Workload, cluster: Cluster, plan: Plan, efficiency: Efficiency, experts: bool = False
 ) -> LayerTime:
-    """Seconds of one layer for one micro-batch, by part, among the layers of an inner stage.
+    """Seconds of one layer for one micro-batch, by part, among the layers of the last stage.
 
-    experts: of a layer with experts.
+    experts: of a layer with experts; ValueError where the model has none.
     """
-    sent = messages(model, workload, plan, cluster, efficiency)
-    layers = stage_layers(model, plan, plan.pp // 2)
+    stage = plan.pp - 1
+    layers = stage_layers(model, plan, stage)
+    if experts and not layers[1]:
+        raise ValueError(f"{model.name} has no layers with experts")
+    sent = messages(model, workload, plan, cluster, efficiency, stage)
     return _layer_time(model, workload, cluster, plan, efficiency, experts, sent, layers)
 
 

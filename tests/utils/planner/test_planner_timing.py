@@ -126,6 +126,19 @@ def test_sequence_parallelism_divides_what_only_moves_bytes():
     assert whole.forward + whole.backward - cut.forward - cut.backward == pytest.approx(saved)
 
 
+def test_layers_of_both_kinds_make_a_step():
+    """Whichever stages they lie on; the rest is the output product."""
+    model = Model("moe", 8, 512, 8, vocabulary=8, biases=False, experts=8, top_k=2, dense_layers=6)
+    work, cluster = Workload(64, 2, seq=512), published.selene(8)
+    plan = Plan(dp=2, pp=4, ep=2)
+    dense, expert = (layer_time(model, work, cluster, plan, A100, kind) for kind in (False, True))
+    time = step(model, work, cluster, plan, A100)
+    assert time.compute == pytest.approx(16 * 2 * (expert.forward + expert.backward), rel=0.01)
+    assert time.ep == pytest.approx(16 * 2 * expert.ep) and dense.ep == 0 and dense.total < expert.total
+    with pytest.raises(ValueError, match="thin has no layers with experts"):
+        layer_time(THIN, work, cluster, plan, A100, experts=True)
+
+
 # Parameters.
 
 
