@@ -49,6 +49,24 @@ def test_a_save_goes_on_at_another_layout(ran):
 def test_overlap_changes_no_gradient_and_plans_are_priced(ran):
     text = ran(NAME).text()
     assert "same gradients: True" in text
-    plans = re.findall(r"DP +\d+ PP \d TP +\d+: +[\d.]+ GB (fits|does not fit)", text)
-    assert len(plans) == 6 and set(plans) == {"fits", "does not fit"}
-    assert ran(NAME).pictures() == 5
+    plans = re.findall(r"DP +\d+ PP \d TP +\d+ ZeRO-\d: +[\d.]+ GB (fits|does not fit)", text)
+    assert len(plans) == 5 and set(plans) == {"fits", "does not fit"}
+    assert re.search(r"TP 16 ZeRO-1: cannot be: tp = 16 is more than the 8 GPUs of a node", text)
+    assert ran(NAME).pictures() == 7
+
+
+def test_one_thing_changes_and_the_planner_says_what(ran):
+    text = ran(NAME).text()
+    assert re.search(r"now / before: recomputation full / none", text)
+    assert text.count("What limits it most is") == 3
+    assert 20 < int(re.search(r"one slow GPU of 64 costs all of them (\d+)%", text)[1]) < 50
+    assert re.search(r"98304 GPUs, \d+ tasks, simulated", text) and "are computed again" in text
+
+
+def test_the_planner_beats_a_constant_and_searches(ran):
+    text = ran(NAME).text()
+    ours, constant = (tuple(map(float, re.search(rf"{name}: median ([\d.]+)%, worst ([\d.]+)%", text).groups()))
+                      for name in ("error", "a constant for all"))  # fmt: skip
+    assert ours[0] < constant[0] and ours[1] < constant[1]
+    found = re.search(r"(\d+) legal shapes, (\d+) priced; the best takes ([\d.]+) s", text)
+    assert int(found[1]) > 1000 and float(found[3]) > 0
