@@ -13,9 +13,9 @@ from autograder.course import REPO, Course, UserError
 
 NAME = "distributed-llm-course-student"
 # Modules that answer a lab: students get them with the release of that lab, not before.
-ANSWERS_LAB = {"utils/engine": "lab12", "utils/planner/schedules.py": "lab05", "utils/planner/search.py": "lab07"}
+ANSWERS_LAB = {"utils/planner/schedules.py": "lab05", "utils/planner/search.py": "lab07"}
 # Modules that answer earlier labs and that a later one builds on: they come with the release of the later one.
-NEEDED_FROM = {"utils/mesh": "lab07", "utils/planner": "lab07"}
+NEEDED_FROM = {"utils/mesh": "lab07", "utils/planner": "lab07", "utils/engine": "lab12"}
 STAFF_ONLY = ("nbgrader", "jupytext", "jinja2", "markupsafe", "packaging", "pygments", "rapidfuzz", "sqlalchemy",
               "alembic", "jsonschema")  # fmt: skip
 

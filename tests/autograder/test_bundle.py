@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.bundle import NAME, STAFF_ONLY, bundle, held_back
+from autograder.bundle import NAME, STAFF_ONLY, bundle, held_back, masked
 from autograder.course import REPO, Course, UserError
 
 TOY = "lab90_toy"
@@ -44,15 +44,22 @@ def test_it_holds_the_course_and_no_answer(made: Path) -> None:
 def test_what_answers_a_later_lab_is_held_back(toy_course: Course, tmp_path: Path, monkeypatch) -> None:
     planner = ["utils/planner/schedules.py", "utils/planner/search.py"]
     later = ["utils/mesh", "utils/planner"]  # its formulas answer tasks of labs 01, 03 and 05
-    assert held_back(["lab01_allreduce"]) == ["utils/engine", *planner, *later]
-    assert held_back(["lab05_pipeline"]) == ["utils/engine", planner[1], *later]
+    assert held_back(["lab01_allreduce"]) == [*planner, *later, "utils/engine"]
+    assert held_back(["lab05_pipeline"]) == [planner[1], *later, "utils/engine"]
     assert held_back(["lab05_pipeline", "lab07_mesh"]) == ["utils/engine"]
+    assert held_back(["lab05_pipeline", "lab07_mesh", "lab12_end_to_end"]) == []
     assert "utils/mesh" in held_back(["lab06_tensor_parallel"]) and "utils/mesh" not in held_back(["lab07_mesh"])
     answers = {"utils/selfcheck": "lab77", "utils/check.py": "lab90"}
     monkeypatch.setattr("autograder.bundle.ANSWERS_LAB", answers)
     names = files(bundle(toy_course, tmp_path / "out"))
     assert not [name for name in names if name.startswith("utils/selfcheck/")]
     assert "utils/check.py" in names
+
+
+@pytest.mark.parametrize("lab", ["lab06_tensor_parallel", "lab08_kv_cache", "lab09_serving"])
+def test_the_engine_is_hidden_from_the_labs_that_it_answers_and_stands_in_in_the_last(lab: str) -> None:
+    assert "utils/engine" in masked(lab)
+    assert "utils/engine" not in masked("lab12_end_to_end")
 
 
 def test_its_requirements_are_the_projects_less_what_staff_need(made: Path) -> None:
