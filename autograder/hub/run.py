@@ -139,6 +139,6 @@ def last_words(log: Path, lines: int = 6) -> str:
 
 def _environment() -> dict[str, str]:
     """What the hub starts with: none of the caller's Jupyter settings."""
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
     programs = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return kept | {"PATH": programs, "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": str(REPO)}

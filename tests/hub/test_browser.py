@@ -1,0 +1,280 @@
+"""A class's week in a browser: an instructor releases, students fetch, work and hand in, marks and comments go back.
+
+Each step leaves a picture; the folder is named in the output. One student hands in the reference. The other's answer
+hangs, and looks around in the grader for what it should not see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import nbformat
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="make test-hub has an environment with a browser")
+
+from autograder.course import REPO  # noqa: E402
+from autograder.hub.settings import grader_environment  # noqa: E402
+from tests.hub.a_class import RunningClass, processes_of  # noqa: E402
+from tests.hub.browsing import Instructor, Student, open_browser, pictures_folder, until  # noqa: E402
+
+pytestmark = [pytest.mark.hub, pytest.mark.timeout(900)]
+LAB = "lab01_allreduce"
+NOTEBOOK = f"course/labs/{LAB}/{LAB}.ipynb"
+HANGS = '''def broadcast(x: torch.Tensor, src: int) -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if rank == src:
+        for other in range(world - 1):
+            if other != src:
+                dist.send(x, other)
+    else:
+        dist.recv(x, src)
+'''
+ERROR = ".jp-OutputArea-output[data-mime-type*='error']"
+LOOKS_AROUND = """import json, os, socket
+with socket.socket() as _sock:
+    _open = _sock.connect_ex(("127.0.0.1", {port})) == 0
+print("SEEN", json.dumps({{
+    "tokens": [name for name in os.environ if "TOKEN" in name or "JUPYTERHUB" in name],
+    "paths": [path for path in {paths!r} if os.path.exists(path)], "hub": _open}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def klass() -> Iterator[RunningClass]:
+    with RunningClass() as running:
+        yield running
+
+
+def reference() -> dict[str, str]:
+    """The reference's solution cells as a student would have typed them."""
+    notebook = nbformat.read(REPO / "solutions" / LAB / f"{LAB}.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    return {
+        cell.id: "\n".join(line for line in cell.source.splitlines() if not re.match(r"\s*### (BEGIN|END)", line))
+        for cell in cells
+    }
+
+
+def test_a_lab_from_release_to_feedback(klass: RunningClass, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures = pictures_folder()
+    with capsys.disabled():
+        print(f"\nPictures of each step: {pictures}", flush=True)
+    with playwright.sync_playwright() as driver:
+        browser = open_browser(driver)
+        people = {
+            name: kind(browser, klass.url, name, klass.passwords[name], pictures)
+            for name, kind in (("grace", Instructor), ("ada", Student), ("bo", Student))
+        }
+        grace, ada, bo = people["grace"], people["ada"], people["bo"]
+        try:
+            release(grace)
+            hand_in(ada)
+            hand_in_what_hangs(bo, klass)
+            collect_and_grade(grace, klass)
+            mark_by_hand(grace)
+            give_back(grace)
+            report(grace, klass)
+            read_feedback(ada, klass, "20 / 20", ["Well done, Ada"])
+            read_feedback(bo, klass, " / 20", ["broadcast", "recv"])
+        except BaseException:
+            for person in people.values():
+                person.picture("failed_here")
+            raise
+        finally:
+            browser.close()
+
+
+def release(grace: Instructor) -> None:
+    grace.page.goto(grace.url)
+    grace.picture("login")
+    grace.log_in()
+    grace.picture("index")
+    grace.manage("llm")
+    grace.picture("formgrader")
+    assert "Successfully released" in grace.press(LAB, "release")
+    grace.picture("released")
+    grace.close()
+
+
+def hand_in(ada: Student) -> None:
+    ada.log_in()
+    ada.run_all()  # the index tells where a student stands, and runs a cell on four ranks
+    assert "rank 3: 0 + 1 + 2 + 3 = 6" in ada.page.locator(".jp-NotebookPanel").inner_text()
+    ada.picture("index_run")
+    ada.menu("Nbgrader")
+    assert ada.page.locator(".lm-Menu-item", has_text="Formgrader").count() == 0
+    ada.page.keyboard.press("Escape")
+    ada.fetch("lab01")
+    ada.picture("fetched")
+
+    ada.open(NOTEBOOK)
+    ada.picture("lab")
+    ada.run_all()
+    assert "NotImplementedError" in ada.output("def probe_broadcast_reduce", ERROR).inner_text()
+    ada.picture("lab_blank_run")
+    said = ada.validate()
+    ada.page.locator(".jp-Dialog pre").last.scroll_into_view_if_needed()
+    ada.picture("validate_blank")
+    assert "The following cell failed" in said and "probe_broadcast_reduce" in said and "NotImplementedError" in said
+    ada.close_dialog()
+
+    released = nbformat.read(REPO / "labs" / LAB / f"{LAB}.ipynb", as_version=4)
+    answers = reference()
+    for cell in released.cells:
+        if cell.id in answers:
+            head = re.escape(cell.source.partition("(")[0])
+            ada.paste(ada.cell(re.compile(rf"{head}\(.*YOUR CODE HERE", re.DOTALL)), answers[cell.id])
+    ada.save()
+    ada.run_all()
+    expect_plot(ada)
+    said = ada.validate()
+    ada.picture("validate_right")
+    assert "Success! Your notebook passes all the tests." in said
+    ada.close_dialog()
+    ada.submit("lab01")
+    ada.picture("submitted")
+
+
+def expect_plot(ada: Student) -> None:
+    """The measurement cell has drawn its curves: bring them into view."""
+    plot = ada.output("import time_on_ranks", "img")
+    ada.picture("measured")
+    assert plot.bounding_box()["width"] > 300
+
+
+def hand_in_what_hangs(bo: Student, klass: RunningClass) -> None:
+    bo.log_in()
+    layout = klass.layout
+    form, base = "application/x-www-form-urlencoded", f"/user/bo/assignments/{{}}?course_id=llm&assignment_id={LAB}"
+    assert json.loads(bo.ask("POST", base.format("fetch"), f"course_id=llm&assignment_id={LAB}", form))["success"]
+    notebook = json.loads(bo.ask("GET", f"/user/bo/api/contents/{NOTEBOOK}"))["content"]
+    hidden = [layout.folder, layout.data / "gradebook.db", layout.exchange, layout.home("ada"), layout.inbound("ada"),
+              REPO / "solutions", REPO / "tests", "/srv/exchange", layout.config]  # fmt: skip
+    spy = LOOKS_AROUND.format(port=klass.layout.spec.address.public, paths=[str(path) for path in hidden])
+    answers = reference() | {"broadcast": HANGS}
+    answers["question_causes"] = spy + answers["question_causes"]
+    for cell in notebook["cells"]:
+        cell["source"] = answers.get(cell["id"], cell["source"])
+    bo.ask("PUT", f"/user/bo/api/contents/{NOTEBOOK}", json.dumps({"type": "notebook", "content": notebook}))
+    assert json.loads(bo.ask("POST", base.format("submit"), f"course_id=llm&assignment_id={LAB}", form))["success"]
+    bo.open(NOTEBOOK)
+    bo.run_all()
+    expect_hang_report(bo)
+
+
+def expect_hang_report(bo: Student) -> None:
+    """The kernel says who waits for whom, long before any timeout."""
+    told = bo.output("def probe_broadcast_reduce", ERROR)
+    bo.picture("hang_in_the_notebook")
+    assert "recv" in told.inner_text() and "rank" in told.inner_text()
+
+
+def collect_and_grade(grace: Instructor, klass: RunningClass) -> None:
+    grace.manage("llm")
+    assert "ada" in grace.press(LAB, "collect")
+    grace.picture("collected")
+    grace.close()
+    grace.formgrader("llm", f"manage_submissions/{LAB}")
+    for name in ("ada", "bo"):
+        assert "Success" in grace.press(name, "autograde")
+        grace.picture(f"autograded_{name}")
+        grace.close()
+    saw_nothing(klass)
+
+
+def mark_by_hand(grace: Instructor) -> None:
+    rows = json.loads(grace.ask("GET", f"/services/llm/formgrader/api/submitted_notebooks/{LAB}/{LAB}"))
+    ids = {row["student"]: row["id"] for row in rows}
+    grace.formgrader("llm", f"submissions/{ids['ada']}/?index=0")
+    grace.page.wait_for_selector("#broadcast-comment")
+    comment = grace.page.locator("#broadcast-comment")
+    comment.fill("Well done, Ada: one send a rank, and no copy.")
+    comment.press("Tab")
+    extra = grace.page.locator("#ring_traffic_extra_credit")
+    extra.fill("0.5")
+    extra.press("Tab")
+    until("the mark and the comment are saved", lambda: saved(grace, ids["ada"]))
+    comment.scroll_into_view_if_needed()
+    grace.picture("comment")
+    extra.scroll_into_view_if_needed()
+    grace.picture("manual_mark")
+
+
+def give_back(grace: Instructor) -> None:
+    grace.manage("llm")
+    for column in ("generate-feedback", "release-feedback"):
+        assert "Success" in grace.press(LAB, column)
+        grace.picture(column)
+        grace.close()
+
+
+def saved(grace: Instructor, submission: str) -> bool:
+    grades = json.loads(grace.ask("GET", f"/services/llm/formgrader/api/grades?submission_id={submission}"))
+    comments = json.loads(grace.ask("GET", f"/services/llm/formgrader/api/comments?submission_id={submission}"))
+    marked = [grade for grade in grades if grade["name"] == "ring_traffic" and grade["extra_credit"] == 0.5]
+    return bool(marked) and any("Well done" in (comment["comment"] or "") for comment in comments)
+
+
+def saw_nothing(klass: RunningClass) -> None:
+    """What bo's cell printed when it ran in the grader: no token, none of the paths, no way to the hub."""
+    graded = nbformat.read(klass.layout.data / "autograded" / "bo" / LAB / f"{LAB}.ipynb", as_version=4)
+    printed = "".join(out.get("text", "") for cell in graded.cells for out in cell.get("outputs", []))
+    seen = json.loads(re.search(r"SEEN (\{.*\})", printed).group(1))
+    assert seen == {"tokens": [], "paths": [], "hub": False}
+    assert graded.metadata.grading.isolation.startswith("bubblewrap")
+
+
+def report(grace: Instructor, klass: RunningClass) -> None:
+    layout = klass.layout
+    page = layout.data / "report.html"
+    who = {"user": layout.grader_uid, "group": layout.grader_uid, "extra_groups": []} if layout.separate else {}
+    done = subprocess.run(
+        [sys.executable, "-m", "autograder", "report", "lab01", "--html", str(page)],
+        env=grader_environment(layout), cwd=layout.data, capture_output=True, text=True, timeout=240, **who,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    grace.page.goto(f"{grace.url}services/llm/files/report.html")
+    grace.picture("class_report")
+    assert "lab01" in grace.page.content()
+
+
+def read_feedback(student: Student, klass: RunningClass, score: str, wanted: list[str]) -> None:
+    student.fetch_feedback("lab01")
+    student.picture("feedback_fetched")
+    (found,) = klass.layout.home(student.name).glob(f"course/labs/{LAB}/feedback/*/{LAB}.html")
+    place = found.relative_to(klass.layout.home(student.name))
+    student.page.goto(f"{student.url}user/{student.name}/files/{place}")
+    text = student.page.inner_text("body")
+    student.picture("feedback")
+    for word in [score, *wanted]:
+        assert word in text, f"{word!r} is not in the feedback of {student.name}"
+    hidden = hidden_lines()
+    assert hidden and [line for line in hidden if line in student.page.content()] == []
+    told = student.page.get_by_text(re.compile("recv|Well done")).first
+    told.scroll_into_view_if_needed()
+    student.picture("feedback_detail")
+
+
+def hidden_lines() -> list[str]:
+    """Lines that stand in the lab's hidden tests alone."""
+    text = (REPO / "solutions" / LAB / f"{LAB}.ipynb").read_text(encoding="utf-8")
+    released = (REPO / "labs" / LAB / f"{LAB}.ipynb").read_text(encoding="utf-8")
+    blocks = re.findall(r"### BEGIN HIDDEN TESTS(.*?)### END HIDDEN TESTS", text, re.DOTALL)
+    lines = {line.strip(' ",').removesuffix("\\n") for block in blocks for line in block.splitlines()}
+    return [line for line in lines if len(line) > 20 and line not in released]
+
+
+def test_stopping_leaves_no_process(klass: RunningClass) -> None:
+    """Runs last: the class that was used is stopped, with servers and kernels running."""
+    assert any("singleuser" in line for line in processes_of(klass.layout.folder))
+    assert "nothing of it is left" in klass.stop()
+    assert klass.process.returncode == 0
+    left = until("its processes are gone", lambda: [processes_of(klass.layout.folder)], 5)[0]
+    assert left == []
+    assert os.listdir("/dev/shm") == [] or not any("torch" in name for name in os.listdir("/dev/shm"))
