@@ -110,7 +110,9 @@ def main(venv: Path) -> None:
     print(f"Making {venv.name}: the course's packages, JupyterHub and its proxy (a minute or two, once).", flush=True)
     python = make(venv)
     pip = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
-    subprocess.run([*pip, "-r", HERE / "requirements-hub.lock"], check=True, timeout=1800)
+    # The course's lock again: some versions in it depend on the interpreter's patch version, which may be another here.
+    locks = ["-r", HERE.parent / "requirements.lock", "-r", HERE / "requirements-hub.lock"]
+    subprocess.run([*pip, *locks], check=True, timeout=1800)
     if other := os.environ.get("HUB_VERSION"):
         subprocess.run([*pip, f"jupyterhub=={other}"], check=True, timeout=600)
     proxy(venv)

@@ -30,6 +30,7 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     one.add_argument("--csv", type=Path, metavar="FILE", help="students: columns name,first,last,email")
     one.add_argument("--role", default="student", choices=("student", "instructor"))
     one.add_argument("--remove", action="store_true", help="take them out; files and marks stay")
+    one.add_argument("--new-password", action="store_true", help="give those named a new password")
     for field in ("first", "last", "email"):
         one.add_argument(f"--{field}", default="")
     one.set_defaults(run=_enrol)
@@ -79,6 +80,8 @@ def _enrol(args: argparse.Namespace) -> int:
     from autograder.hub.classfile import Person, read_roster
     from autograder.hub.enrol import enrol, leave
     from autograder.hub.layout import Layout
+    from autograder.hub.passwords import Passwords
+    from autograder.hub.people import enrolled
 
     layout = Layout.of(args.folder)
     roster = read_roster(args.csv) if args.csv else []
@@ -90,7 +93,12 @@ def _enrol(args: argparse.Namespace) -> int:
         print(f"Taken out: {', '.join(names)}.")
     else:
         about = {"first": args.first, "last": args.last, "email": args.email}
-        given, told = enrol(layout, roster + [Person(name, args.role, **about) for name in args.name])
+        known = enrolled(layout)
+        people = [known.get(name, Person(name, args.role, **about)) if args.new_password else
+                  Person(name, args.role, **about) for name in args.name]  # fmt: skip
+        given, told = enrol(layout, roster + people)
+        if args.new_password:
+            given |= {name: Passwords(layout.secrets / "passwords.json").give(name) for name in names}
         print(f"Enrolled: {', '.join(names)}.")
         _tell(given)
     print("The running hub knows." if told else "No hub runs; it will know when it starts.")

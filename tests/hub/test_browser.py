@@ -189,6 +189,7 @@ def collect_and_grade(grace: Instructor, klass: RunningClass) -> None:
 
 
 def mark_by_hand(grace: Instructor) -> None:
+    grace.manage("llm")
     rows = json.loads(grace.ask("GET", f"/services/llm/formgrader/api/submitted_notebooks/{LAB}/{LAB}"))
     ids = {row["student"]: row["id"] for row in rows}
     grace.formgrader("llm", f"submissions/{ids['ada']}/?index=0")
