@@ -68,7 +68,7 @@ def command(layout: Layout, person: Enrolled) -> list[str]:
     argv += _read_only(layout.outbound, f"{here}/outbound")
     argv += _read_only(layout.feedback(person.name), f"{here}/feedback")
     argv += ["--bind", str(layout.inbound(person.name)), f"{here}/inbound"]
-    return [*argv, *_names(layout, person), "--chdir", home(person.name), "--"]
+    return [*argv, *_names(layout, person), "--remount-ro", "/", "--chdir", home(person.name), "--"]
 
 
 def _read_only(path: Path, where: str) -> list[str]:
