@@ -23,6 +23,7 @@
 # | 12 | [Serving](12_serving.ipynb): continuous batching, pages, TTFT and TPOT | [lab 09] |
 # | 13 | [Long context](13_long_context.ipynb): online softmax, blocks, ring attention | [lab 10] |
 # | 14 | [Mixture of experts](14_moe.ipynb): routers, capacity, balance, experts on ranks | [lab 11] |
+# | 15 | [End to end](15_end_to_end.ipynb): fewer bits, a real model on three ranks, served | [lab 12] |
 #
 # [lab 01]: ../labs/lab01_allreduce/lab01_allreduce.ipynb
 # [lab 02]: ../labs/lab02_data_parallel/lab02_data_parallel.ipynb
@@ -35,6 +36,7 @@
 # [lab 09]: ../labs/lab09_serving/lab09_serving.ipynb
 # [lab 10]: ../labs/lab10_online_softmax/lab10_online_softmax.ipynb
 # [lab 11]: ../labs/lab11_moe/lab11_moe.ipynb
+# [lab 12]: ../labs/lab12_end_to_end/lab12_end_to_end.ipynb
 #
 # A notebook shows the simple case, worked out. A lab asks for the general one, and its test cells check
 # *how* you did it as well as *what* came out: values, bytes sent, memory, order.

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 LONGEST = 60  # seconds, kernel start included: what a reader is asked to wait for
+LONGER = {"15_end_to_end": 120}  # a whole pretrained model, many times
 
 pytestmark = [pytest.mark.heavy, pytest.mark.xdist_group("notebooks")]
 
@@ -18,7 +19,7 @@ def test_runs_from_top_to_bottom(ran, name):
     notebook = ran(name)
     assert [(o.ename, o.evalue) for o in notebook.outputs("error")] == []
     assert [o.text for o in notebook.outputs("stream") if o.name == "stderr"] == []
-    assert notebook.seconds < LONGEST
+    assert notebook.seconds < LONGER.get(name, LONGEST)
 
 
 def test_00_shows_ranks_and_reports(ran):

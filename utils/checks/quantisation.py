@@ -186,7 +186,7 @@ def rounded_in_order(
     inputs, top = weight.shape[1], 2 ** (bits - 1) - 1
     steps = scale.double().repeat_interleave(inputs // scale.shape[1], 1)
     gram = x.double().t() @ x.double()
-    gram = gram + (0.0 if slip == "undamped" else damp) * gram.diagonal().mean() * torch.eye(inputs).double()
+    gram = gram + (1e-9 if slip == "undamped" else damp) * gram.diagonal().mean() * torch.eye(inputs).double()
     order = list(range(inputs))[:: -1 if slip == "backwards" else 1]
     moved, q = weight.double().clone(), torch.zeros(weight.shape, dtype=torch.int64)
     for number, i in enumerate(order):
