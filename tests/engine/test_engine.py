@@ -12,7 +12,8 @@ import torch
 from tests.engine.tiny import CONFIG, TinyFile, decoder_of, greedy_text, requests, serve, solution, wanted
 from utils import RankFailed, launch
 from utils.engine import BlockManager, Engine, Limits, Model, PagedAttention, Parts, Scheduler
-from utils.engine.parallel import check_divides
+from utils.engine.model import by_columns
+from utils.engine.parallel import check_divides, column_linear
 from utils.models import DecoderConfig
 from utils.serving import KVBlocks, PlainBlocks, Request
 
@@ -31,6 +32,14 @@ def test_logits_are_those_of_the_decoder() -> None:
     model = Model(TinyFile())
     torch.testing.assert_close(model(tokens), decoder_of(CONFIG)(tokens), rtol=1e-4, atol=1e-4)
     assert model.nbytes == 4 * CONFIG.num_parameters()
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("lies", [by_columns, torch.clone], ids=["by columns", "by rows"])
+def test_a_wide_product_in_slices_is_the_product(rows: int, lies) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    x, weight, bias = (torch.randn(shape, generator=drawn) for shape in ((1, rows, 8), (2000, 8), (2000,)))
+    torch.testing.assert_close(column_linear(x, lies(weight), bias), torch.nn.functional.linear(x, weight, bias))
 
 
 @pytest.mark.parametrize("limits", [ROOMY, TIGHT], ids=["roomy", "tight"])

