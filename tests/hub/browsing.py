@@ -28,11 +28,11 @@ def open_browser(playwright: Playwright) -> Browser:
     return playwright.chromium.launch(executable_path=browser(), args=FLAGS)
 
 
-def pictures_folder() -> Path:
-    """Where pictures go: HUB_SCREENSHOTS, else build/hub_screenshots of the repository; emptied first."""
+def pictures_folder(keep: bool = False) -> Path:
+    """Where pictures go: HUB_SCREENSHOTS, else build/hub_screenshots of the repository; emptied first, or kept."""
     folder = Path(os.environ.get("HUB_SCREENSHOTS") or Path(__file__).parents[2] / "build" / "hub_screenshots")
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("[0-9][0-9]_*.png"):
+    for old in [] if keep else folder.glob("[0-9][0-9]_*.png"):
         old.unlink()
     return folder
 
@@ -60,7 +60,7 @@ class Person:
         self.page.fill("#username_input", self.name)
         self.page.fill("#password_input", self.password)
         self.page.click("#login_submit")
-        self.page.wait_for_selector(".jp-NotebookPanel .jp-RenderedHTMLCommon h1", timeout=2 * WAIT_S * 1000)
+        self.page.wait_for_selector(f"{FRONT} .jp-RenderedHTMLCommon h1", timeout=2 * WAIT_S * 1000)
         self.kernel_idle()
 
     def ask(self, method: str, path: str, body: str = "", kind: str = "application/json") -> str:
