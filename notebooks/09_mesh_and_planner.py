@@ -759,7 +759,7 @@ print("a constant for all: median {:.1%}, worst {:.1%}".format(*constant_errors(
 try:
     from utils.planner.explain import Setting, explain
     from utils.planner.pictures import draw_front
-    from utils.planner.search import Space, front, search
+    from utils.planner.search import front, search
 except ImportError:
     print("the planner's search is not here: you write one in lab 07")
 else:
@@ -769,7 +769,7 @@ else:
     print(found.best.text())
     for sentence in explain(Setting(SEVEN, BOX, EFFICIENCY), found.best):
         print("  " + sentence)
-    draw_front(front(SEVEN, work, BOX, EFFICIENCY, Space(cp=1), up_to=2.0), ROOM, found.best)
+    draw_front(front(SEVEN, work, BOX, EFFICIENCY, up_to=2.0), ROOM, found.best)
     plt.show()
 
 # %% [markdown]

@@ -52,8 +52,8 @@ def draw_front(
         ax.axvline(room / GB, color=INK, linewidth=1.2, linestyle="--")
     if best is not None:
         ax.plot(best.memory.total / GB, best.time.seconds, "D", color=rank_color(5), markersize=7)
-        ax.annotate(best.text(), (best.memory.total / GB, best.time.seconds), (0, -14), textcoords="offset points",
-                    fontsize=7, ha="center", color=INK)  # fmt: skip
+        ax.annotate(best.text(), (best.memory.total / GB, best.time.seconds), (10, 12), textcoords="offset points",
+                    fontsize=7, color=INK, arrowprops={"arrowstyle": "-", "color": FAINT})  # fmt: skip
     ax.set(xlabel="GB of the fullest GPU", ylabel="seconds a step", title="memory against time: none is better in both")
     return ax
 

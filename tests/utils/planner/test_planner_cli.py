@@ -9,7 +9,7 @@ import pytest
 
 matplotlib.use("Agg")
 
-from utils.planner import files, pictures
+from utils.planner import files, pictures, what_if
 from utils.planner.__main__ import main
 from utils.planner.candidate import price
 from utils.planner.efficiency import A100
@@ -17,9 +17,9 @@ from utils.planner.files import load_cluster, load_model, names
 from utils.planner.spec import Plan, Workload
 
 
-@pytest.mark.parametrize("module", [files, pictures])
+@pytest.mark.parametrize("module", [files, pictures, what_if])
 def test_examples_in_docstrings(module):
-    results = doctest.testmod(module)
+    results = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert results.attempted and not results.failed
 
 
@@ -187,3 +187,44 @@ def test_pictures_show_the_numbers():
     ax = pictures.draw_front(list(plans.values()), 36e9, one)
     assert [round(x, 6) for x in ax.lines[1].get_xdata()] == [round(p.memory.total / 1e9, 6) for p in plans.values()]
     assert ax.texts[0].get_text() == one.text()
+
+
+# Change one thing.
+
+
+def test_one_thing_changes_and_the_rest_stays(capsys):
+    before = what_if.what_if(draw=False)
+    after = what_if.what_if(before, tp=4, draw=False)
+    out = capsys.readouterr().out
+    assert after.choices == {**before.choices, "tp": 4}
+    assert (after.candidate.plan.dp, after.candidate.plan.pp) == (4, 4)
+    assert "now / before: DP 4 / 8, TP 4 / 2." in out
+    assert out.count("What limits it most is") == 2
+    slow = what_if.what_if(before, slow_gpus={5: 1.5}, draw=False)
+    assert slow.candidate == before.candidate and slow.simulated.seconds > 1.1 * before.simulated.seconds
+    assert "same plan" not in capsys.readouterr().out
+
+
+def test_a_drawing_has_ledger_step_and_timeline(monkeypatch, capsys):
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr(plt, "show", lambda: None)
+    what_if.what_if(micro_batch=2)
+    titles = [ax.get_title() or ax.get_title(loc="left") for ax in plt.gcf().axes]
+    plt.close("all")
+    assert titles[:2] == ["what a GPU holds", "where the time goes"]
+    assert titles[2].startswith("a replica's pipeline (rank = stage): bubble ")
+
+
+def test_before_lab_05_there_is_no_timeline_and_the_rest_is_there(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "utils.planner.schedules", None)
+    new = what_if.what_if(draw=False)
+    assert new.simulated is None and new.candidate.time.seconds > 0
+    assert "schedules are made in lab 05" in capsys.readouterr().out
+
+
+def test_what_is_no_choice_is_named():
+    with pytest.raises(ValueError, match="dp is no choice here; they are model, cluster, gpus"):
+        what_if.what_if(dp=3, draw=False)
+    with pytest.raises(ValueError, match="tp = 16 is more than the 8 GPUs of a node"):
+        what_if.what_if(tp=16, draw=False)

@@ -239,6 +239,18 @@ def test_a_lost_node_stops_the_rest_one_after_the_other():
     assert not [name for name, _, end in lost.sends if name == "reduce" and end < float("inf")]  # no sum is complete
 
 
+def test_without_schedules_a_pipeline_takes_one_that_is_given(monkeypatch):
+    """As in a student's bundle before lab 05."""
+    schedule = make_schedule("1f1b", 2, 4)
+    where = SMALL, Workload(8, seq=256), cluster_of(4), Plan(dp=2, pp=2), Efficiency()
+    wanted = simulate(*where).seconds
+    monkeypatch.setitem(sys.modules, "utils.planner.schedules", None)
+    with pytest.raises(ValueError, match="schedules are made in lab 05 and come with it; give `schedule=`"):
+        simulate(*where)
+    assert simulate(*where, schedule=schedule).seconds == wanted
+    assert simulate(SMALL, Workload(8, seq=256), cluster_of(4), Plan(dp=4), Efficiency()).whole
+
+
 def test_what_is_not_there_is_named():
     run = ptdp_table_1()[4]
     with pytest.raises(ValueError, match="node 64 is not there: the 64 in use are numbered from 0 to 63"):
