@@ -65,6 +65,8 @@ def command(layout: Layout, person: Enrolled) -> list[str]:
     argv += _read_only(layout.student, STUDENT) + _read_only(layout.lectures, LECTURES)
     argv += _read_only(layout.settings(person.role), SETTINGS)
     here = f"{EXCHANGE}/{layout.spec.course}"
+    # nbgrader wants to write the exchange's root, and writes nothing there: a folder of the server's own
+    argv += ["--perms", "0755", "--dir", "/srv", "--perms", "0755", "--size", str(2**20), "--tmpfs", EXCHANGE]
     argv += _read_only(layout.outbound, f"{here}/outbound")
     argv += _read_only(layout.feedback(person.name), f"{here}/feedback")
     argv += ["--bind", str(layout.inbound(person.name)), f"{here}/inbound"]

@@ -30,6 +30,7 @@ def tried(what):
     except OSError as error:
         return type(error).__name__
 own = "/srv/exchange/llm"
+assert os.access("/srv/exchange", os.W_OK)  # or nbgrader lists nothing
 print(json.dumps({
     "seen": [path for path in sys.argv[1:] if os.path.exists(path)],
     "home": sorted(os.listdir(os.path.expanduser("~"))), "inbound": os.listdir(own + "/inbound"),
