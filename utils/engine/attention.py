@@ -42,11 +42,17 @@ class PagedAttention:
         single = [number for number, (_, _, count) in enumerate(rows) if count == 1]
         self.single = torch.tensor([begins[number] for number in single])
         self.prompts = [
-            (begins[number], torch.tensor(table[: -(-(start + count) // size)]), start, count)
+            (begins[number], torch.tensor(table[: -(-(start + count) // size)]), start, count, self._mask(start, count))
             for number, (table, start, count) in enumerate(rows) if count > 1
         ]  # fmt: skip
         if single:
             self._prepare([rows[number][:2] for number in single])
+
+    def _mask(self, start: int, count: int) -> torch.Tensor | None:
+        """Which keys the tokens of a prompt's part see, [count, start + count]; None where is_causal says it."""
+        if start == 0 and self.product is None:
+            return None
+        return torch.ones(count, start + count, dtype=torch.bool).tril(start)
 
     def _prepare(self, rows: list[tuple[Sequence[int], int]]) -> None:
         """Tables of those that decode, filled up to one length, and the mask of what each may see."""
@@ -73,8 +79,9 @@ class PagedAttention:
         y = torch.empty_like(q)
         if len(self.single):
             y[0, :, self.single] = self._decode(layer, q[0, :, self.single].transpose(0, 1)).transpose(0, 1)
-        for begin, table, start, count in self.prompts:
-            y[:, :, begin : begin + count] = self._prompt(layer, q[:, :, begin : begin + count], table, start)
+        for begin, table, start, count, mask in self.prompts:
+            own = slice(begin, begin + count)
+            y[:, :, own] = self._prompt(q[:, :, own], *self._read(layer, table, 1, start + count), mask)
         return y
 
     def _read(self, layer: int, blocks: torch.Tensor, rows: int, length: int) -> list[torch.Tensor]:
@@ -93,16 +100,16 @@ class PagedAttention:
         grouped = q.unflatten(1, (keys.shape[1], -1))  # the heads of a group are queries of their KV head
         return F.scaled_dot_product_attention(grouped, keys, values, attn_mask=self.bias).flatten(1, 2)
 
-    def _prompt(self, layer: int, q: torch.Tensor, table: torch.Tensor, start: int) -> torch.Tensor:
-        """Queries [1, n, count, D] of a prompt's part that begins at `start`."""
-        count = q.shape[2]
-        keys, values = self._read(layer, table, 1, start + count)
-        mask = torch.ones(count, start + count, dtype=torch.bool).tril(start)
+    def _prompt(
+        self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Queries [1, n, count, D] of a prompt's part, over all keys and values up to its end."""
         if self.product is not None:
+            assert mask is not None
             return self.product(q, keys, values, mask[None])
-        if start == 0:
-            return F.scaled_dot_product_attention(q, keys, values, is_causal=True, enable_gqa=True)
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+        return F.scaled_dot_product_attention(
+            q, keys, values, attn_mask=mask, is_causal=mask is None, enable_gqa=True
+        )
 
 
 def _slots(table: Sequence[int], start: int, count: int, size: int) -> torch.Tensor:
