@@ -19,13 +19,14 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 
-from utils.engine import Engine, Limits, Model, ModelFile, Tokenizer
+from utils.engine import Engine, Limits, Model, ModelFile, ModelMissing, Tokenizer
 from utils.serving import Request, recorded_trace
 
 BATCH = 16
@@ -166,7 +167,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds and tokens, without the 64 requests")
     parser.add_argument("--threads", type=int, default=cores, help=f"of both sides (default {cores}, the cores)")
     given = parser.parse_args()
-    print(json.dumps(measure(given.quick, given.threads)))
+    try:
+        print(json.dumps(measure(given.quick, given.threads)))
+    except ModelMissing as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
