@@ -57,7 +57,7 @@ def test_15_what_bits_cost_on_real_text(text):
     assert "nearest [[1, 1]], calibrated [[1, 0]]" in text
     row = r"outputs off by ([\d.]+) \(nearest\), ([\d.]+) \(calibrated\); weights off by ([\d.]+), ([\d.]+)"
     pairs = re.findall(row, text)
-    assert len(pairs) == 8
+    assert len(pairs) == 4
     for nearest, calibrated, weights, moved in pairs:
         assert float(calibrated) < float(nearest) and float(moved) > float(weights)
     assert numbers(r"held-out text: ([\d.]+) times", text)[0] < 0.85
@@ -77,8 +77,8 @@ def test_15_three_ranks_say_what_one_says_and_a_server_answers(ran, text):
     assert 2.9 < int(alone) / int(third) < 3.1
     assert "1 + 2 x 30 = 61 a step: True" in text
     assert "two ranks: 9 heads and 3 KV heads do not divide over 2 ranks" in text
-    answers = re.findall(r"^model: (.+)   \[(\d+) pieces\]$", text, re.MULTILINE | re.DOTALL)
-    assert answers and "Rome" in text
+    answers = re.findall(r"^model: (.+?)   \[(\d+) pieces\]$", text, re.MULTILINE | re.DOTALL)
+    assert len(answers) == 2 and all(int(pieces) > 3 for _, pieces in answers)
     assert "the server has ended: True" in text and ran(NOTEBOOK).pictures() == 2
 
 
