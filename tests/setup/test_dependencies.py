@@ -46,7 +46,7 @@ def imported(*folders: str, but: tuple[str, ...] = ()) -> Iterator[tuple[str, st
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [("utils", ["parity"]), ("autograder", ["cluster", "hub"]), ("notebooks", ["parity"]), ("solutions", []),
-     ("benchmarks", []), ("tests", ["dev", "parity", "hub"])],
+     ("benchmarks", ["parity"]), ("tests", ["dev", "parity", "hub"])],
 )  # fmt: skip
 def test_what_is_imported_is_declared(folder: str, extras: list[str]) -> None:
     known, cells = declared(*extras), ("tests/answers/lab", "tests/sample_class/")  # those are students' cells

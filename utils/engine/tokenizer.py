@@ -1,16 +1,16 @@
 """Text to token numbers and back, by the vocabulary and the merges of the model's file.
 
 Byte-level byte-pair encoding (Sennrich et al. 2016, arXiv 1508.07909; on bytes as in GPT-2), run by the `tokenizers`
-library. Left out: training a vocabulary, templates other than the one that the file holds.
+library. Left out: training a vocabulary, chat templates other than that of the course's model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 
 from utils.engine.files import ModelFile
 
+SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"  # what the file's template says
 CONTROL = 3  # the token type of "<|im_end|>" and its like
 
 
@@ -48,24 +48,22 @@ class Tokenizer:
         """The text of tokens, without those that only mark; bytes that are no UTF-8 become U+FFFD."""
         return self.library.decode(list(tokens), skip_special_tokens=True)
 
-    @cached_property
-    def _template(self) -> object:
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        # the file is data, and its template a program: it may build text and nothing else
-        return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(
-            self.file.field("tokenizer.chat_template")
-        )
-
     def chat_text(self, messages: Sequence[Mapping[str, str]]) -> str:
         """A conversation as the model was taught to read it (ChatML), up to where the assistant speaks.
 
-        messages: {"role": "system", "user" or "assistant", "content": text}, in order.
+        messages: {"role": "system", "user" or "assistant", "content": text}, in order. Where the first is not the
+        system's, the file's own stands before it. ValueError where the file wants another form.
 
-        >>> Tokenizer().chat_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
-        '<|im_start|>system\\nBe brief.<|im_end|>\\n<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n'
+        >>> Tokenizer().chat_text([{"role": "system", "content": "Be brief."}])          # doctest: +SKIP
+        '<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>assistant\n'
         """
-        return self._template.render(messages=list(messages), add_generation_prompt=True)  # type: ignore[attr-defined]
+        template = self.file.field("tokenizer.chat_template")
+        if SYSTEM not in template or "'<|im_start|>' + message['role']" not in template:
+            raise ValueError(f"{self.file.path.name} has a chat template of its own: {template[:80]!r}...")
+        if messages and messages[0]["role"] != "system":
+            messages = [{"role": "system", "content": SYSTEM}, *messages]
+        said = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages]
+        return "".join(said) + "<|im_start|>assistant\n"
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Token numbers of `chat_text`."""
