@@ -57,7 +57,7 @@ def test_15_what_bits_cost_on_real_text(text):
     assert "nearest [[1, 1]], calibrated [[1, 0]]" in text
     row = r"outputs off by ([\d.]+) \(nearest\), ([\d.]+) \(calibrated\); weights off by ([\d.]+), ([\d.]+)"
     pairs = re.findall(row, text)
-    assert len(pairs) == 4
+    assert len(pairs) == 8
     for nearest, calibrated, weights, moved in pairs:
         assert float(calibrated) < float(nearest) and float(moved) > float(weights)
     assert numbers(r"held-out text: ([\d.]+) times", text)[0] < 0.85
