@@ -12,7 +12,7 @@ from pathlib import Path
 from autograder.course import REPO, Course, UserError
 
 NAME = "distributed-llm-course-student"
-# Modules that answer a lab: students get them with the release of that lab, not before.
+# Modules that answer a lab: students get them when a later lab is out, not while this one is on.
 ANSWERS_LAB = {"utils/planner/schedules.py": "lab05", "utils/planner/search.py": "lab07"}
 # Modules that answer earlier labs and that a later one builds on: they come with the release of the later one.
 NEEDED_FROM = {"utils/mesh": "lab07", "utils/planner": "lab07", "utils/engine": "lab12"}
@@ -57,8 +57,8 @@ def bundle(course: Course, out: Path, labs: list[str] | None = None) -> Path:
 
 
 def held_back(labs: list[str]) -> list[str]:
-    """Paths of the repository that answer a lab which is not among `labs`, or is still on while only `labs` are out."""
-    answers = [path for path, lab in ANSWERS_LAB.items() if not any(name.startswith(lab) for name in labs)]
+    """Paths of the repository that answer a lab which is to come, or is still on while only `labs` are out."""
+    answers = [path for path, lab in ANSWERS_LAB.items() if not any(name[: len(lab)] > lab for name in labs)]
     return answers + _to_come(labs)
 
 

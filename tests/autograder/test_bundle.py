@@ -45,11 +45,13 @@ def test_what_answers_a_later_lab_is_held_back(toy_course: Course, tmp_path: Pat
     planner = ["utils/planner/schedules.py", "utils/planner/search.py"]
     later = ["utils/mesh", "utils/planner"]  # its formulas answer tasks of labs 01, 03 and 05
     assert held_back(["lab01_allreduce"]) == [*planner, *later, "utils/engine"]
-    assert held_back(["lab05_pipeline"]) == [planner[1], *later, "utils/engine"]
-    assert held_back(["lab05_pipeline", "lab07_mesh"]) == ["utils/engine"]
-    assert held_back(["lab05_pipeline", "lab07_mesh", "lab12_end_to_end"]) == []
+    assert held_back(["lab05_pipeline"]) == [*planner, *later, "utils/engine"]
+    assert held_back(["lab06_tensor_parallel"]) == [planner[1], *later, "utils/engine"]
+    assert held_back(["lab05_pipeline", "lab07_mesh"]) == [planner[1], "utils/engine"]
+    assert held_back(["lab07_mesh", "lab08_kv_cache"]) == ["utils/engine"]
+    assert held_back(["lab07_mesh", "lab12_end_to_end"]) == []
     assert "utils/mesh" in held_back(["lab06_tensor_parallel"]) and "utils/mesh" not in held_back(["lab07_mesh"])
-    answers = {"utils/selfcheck": "lab77", "utils/check.py": "lab90"}
+    answers = {"utils/selfcheck": "lab90", "utils/check.py": "lab77"}
     monkeypatch.setattr("autograder.bundle.ANSWERS_LAB", answers)
     names = files(bundle(toy_course, tmp_path / "out"))
     assert not [name for name in names if name.startswith("utils/selfcheck/")]
