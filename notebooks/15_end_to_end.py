@@ -281,9 +281,9 @@ def calibrated(weight, x, scale, bits, damp=0.01):
     inverse, q = torch.linalg.inv(gram), torch.zeros_like(weight)
     for i in range(w.shape[1]):
         q[:, i] = (w[:, i] / scale[:, 0]).round().clamp(-top, top)
-        row = inverse[i] / inverse[i, i]
-        w -= torch.outer(w[:, i] - q[:, i] * scale[:, 0], row.float())  # the others make up for the error
-        inverse -= torch.outer(inverse[:, i], row)  # from here on input i is fixed
+        row = inverse[i, i:] / inverse[i, i]
+        w[:, i:] -= torch.outer(w[:, i] - q[:, i] * scale[:, 0], row.float())  # later ones make up for the error
+        inverse[i:, i:] -= torch.outer(inverse[i:, i], row)  # from here on input i is fixed
     return q
 
 
@@ -387,7 +387,7 @@ except ValueError as error:
 # can talk to it. Here the standard library does, with streaming: each line `data: {...}` is a new piece of text.
 
 # %%
-def chat(url, content, limit=24):
+def chat(url, content, limit=16):
     """Print the answer as it comes."""
     asked = {"model": "smollm2-135m", "messages": [{"role": "user", "content": content}], "max_tokens": limit,
              "temperature": 0, "stream": True}  # fmt: skip

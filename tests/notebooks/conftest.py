@@ -38,7 +38,7 @@ def execute(path: Path) -> Executed:
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
-        timeout=60,
+        timeout=120,
         kernel_name="python3",
         allow_errors=True,
         resources={"metadata": {"path": str(path.parent)}},
