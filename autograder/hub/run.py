@@ -21,6 +21,7 @@ import psutil
 from autograder.course import REPO, UserError
 from autograder.hub.api import Hub
 from autograder.hub.layout import Layout
+from autograder.hub.shield import KEEPER
 
 START_S, STOP_S, END_S = 120.0, 80.0, 10.0
 MOST_RESTARTS = 5
@@ -91,9 +92,17 @@ class Runner:
                     self.say(f"The hub ended {restarts} times; its log is {self.layout.log}.")
                     return 1
                 self.say(f"The hub ended by itself (code {self.process.returncode}) and is started again.")
+                end_children(but=is_server)
                 self._start()
+            self._reap()
             time.sleep(0.3)
         return 0
+
+    def _reap(self) -> None:
+        """Take note of the end of processes that others left to us; the hub's own end is Popen's to note."""
+        for child in psutil.Process().children():
+            if child.pid != self.process.pid and child.status() == psutil.STATUS_ZOMBIE:
+                os.waitpid(child.pid, os.WNOHANG)
 
     def _asked(self, *_: object) -> None:
         self.stopping = True
@@ -113,10 +122,19 @@ class Runner:
         self.process = None
 
 
-def end_children() -> None:
-    """End all processes below this one: ask, wait, force."""
+def is_server(process: psutil.Process) -> bool:
+    """Whether a process is the keeper of a person's server: the proxy and the hub's services are not."""
+    try:
+        return KEEPER[-3] in process.cmdline()[:4]
+    except psutil.Error:
+        return False
+
+
+def end_children(but: Callable[[psutil.Process], bool] | None = None) -> None:
+    """End all processes below this one, less those that `but` names with what is below them: ask, wait, force."""
     for number, patience in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
-        left = psutil.Process().children(recursive=True)
+        tops = [child for child in psutil.Process().children() if not (but and but(child))]
+        left = [*tops, *(one for top in tops for one in _below(top))]
         for process in left:
             try:
                 process.send_signal(number)
@@ -129,6 +147,13 @@ def end_children() -> None:
                 return
         except ChildProcessError:
             return
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def last_words(log: Path, lines: int = 6) -> str:

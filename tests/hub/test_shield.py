@@ -64,7 +64,7 @@ def layout(request: pytest.FixtureRequest) -> Iterator[Layout]:
 def look(layout: Layout, name: str) -> dict:
     person = people.active(layout)[name]
     hidden = [layout.home("bo"), layout.inbound("bo"), layout.secrets, layout.data, layout.people, REPO / "solutions",
-              REPO / "tests", "/root", "/etc/shadow", "/home/bo"]  # fmt: skip
+              REPO / "tests", "/root/.ssh", "/etc/shadow", "/home/bo"]  # fmt: skip
     argv = [*shield.command(layout, person), "/usr/bin/python3", "-c", LOOK, *map(str, hidden)]
     who = {"user": person.uid, "group": person.uid, "extra_groups": []} if layout.separate else {}
     env = shield.environment(layout, person)
