@@ -94,7 +94,7 @@ test-hub: $(HUB_STAMP)
 	@$(HUB_PY) -m tests.hub.needs
 	@sh .ci/tests.sh $(HUB_PY) -m hub tests/hub
 
-bench: $(STAMP)
+bench: $(MODEL)
 	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done
 
 lock:
