@@ -84,6 +84,10 @@ class Handler(web.RequestHandler):
         self.finish(error_body(message, kind, param, code))
 
     def send_error(self, status_code: int = 500, **details: Any) -> None:
+        if self._headers_written:  # a stream that the server's end cuts off: its status can no longer be changed
+            if not self._finished:
+                self.finish()
+            return
         error = details.get("exc_info", (None, None))[1]
         if isinstance(error, BadRequest):
             status_code = error.status
