@@ -15,6 +15,7 @@ os.environ["MPLBACKEND"] = "Agg"
 def pytest_configure(config: pytest.Config) -> None:
     """A temporary folder for each process of tests: what lies in it is its own, never that of a worker beside it."""
     folder = tempfile.mkdtemp(prefix="tests-")
+    os.chmod(folder, 0o1777)  # as /tmp itself: some tests run as another user
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
