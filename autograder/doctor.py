@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 
@@ -41,10 +41,17 @@ def python() -> str:
 
 def packages() -> str:
     """Installed packages are of the versions that the project asks for."""
+    needs = (Requirement(text) for text in requires(PACKAGE) or [])
+    wrong = unfit(need for need in needs if not need.marker or need.marker.evaluate({"extra": ""}))
+    if wrong:
+        raise Sick("; ".join(wrong) + ": run `pip install -r requirements.lock`.")
+    return f"torch {version('torch')}, nbgrader {version('nbgrader')} and what else the project asks for"
+
+
+def unfit(needs: Iterable[Requirement]) -> list[str]:
+    """What is missing or of another version than asked for, in words."""
     wrong = []
-    for need in (Requirement(text) for text in requires(PACKAGE) or []):
-        if need.marker and not need.marker.evaluate({"extra": ""}):
-            continue
+    for need in needs:
         try:
             have = version(need.name)
         except PackageNotFoundError:
@@ -52,9 +59,7 @@ def packages() -> str:
             continue
         if not need.specifier.contains(have, prereleases=True):
             wrong.append(f"{need.name} is {have}, wanted {need.specifier}")
-    if wrong:
-        raise Sick("; ".join(wrong) + ": run `pip install -r requirements.lock`.")
-    return f"torch {version('torch')}, nbgrader {version('nbgrader')} and what else the project asks for"
+    return wrong
 
 
 def alembic() -> str:
@@ -177,8 +182,13 @@ def doctor(course: Course) -> int:
     except PackageNotFoundError:
         print("FAIL  The course is not installed in this Python: `make lab` does it, or `pip install -e .`.")
         return 1
+    return report(checks(course), "This machine can teach and grade.")
+
+
+def report(found: Iterable[tuple[str, Callable[[], str]]], well: str) -> int:
+    """Run checks by name and print what each found, and `well` where none failed; 0 then, else 1."""
     sick = []
-    for name, check in checks(course):
+    for name, check in found:
         try:
             print(f"ok    {check()}", flush=True)
         except Sick as error:
@@ -187,5 +197,5 @@ def doctor(course: Course) -> int:
         except Exception as error:  # a check that itself breaks is a finding too
             sick.append(name)
             print(f"FAIL  the check of {name} broke: {type(error).__name__}: {error}", flush=True)
-    print(f"To mend: {', '.join(sick)}." if sick else "This machine can teach and grade.")
+    print(f"To mend: {', '.join(sick)}." if sick else well)
     return 1 if sick else 0

@@ -13,39 +13,30 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
-from packaging.specifiers import SpecifierSet
+from packaging.requirements import Requirement
 
 from autograder.course import put_programs_on_path
-from autograder.doctor import Sick, shared_memory
+from autograder.doctor import Sick, report, shared_memory, unfit
 from autograder.hub import people, shield
 from autograder.hub.api import Hub
 from autograder.hub.layout import FIRST_UID, Layout, closed_to_others
 from autograder.hub.settings import grader_environment
 
 # Lab and server extensions that were tried together; another minor version is a change to try.
-WANTED = {
-    "jupyterhub": ">=5.5,<7", "jupyterhub-idle-culler": ">=1.4", "nbgitpuller": ">=1.2",
-    "jupyter-resource-usage": ">=1.2", "jupyterlab": ">=4.6,<4.7", "jupyter-server": ">=2.21,<3",
-    "nbgrader": ">=0.9.6,<0.10", "SQLAlchemy": ">=2,<3",
-}  # fmt: skip
+WANTED = (
+    "jupyterhub>=5.5,<7", "jupyterhub-idle-culler>=1.4", "nbgitpuller>=1.2", "jupyter-resource-usage>=1.2",
+    "jupyterlab>=4.6,<4.7", "jupyter-server>=2.21,<3", "nbgrader>=0.9.6,<0.10", "SQLAlchemy>=2,<3",
+)  # fmt: skip
 FREE_DISK_GIB = 2
 SERVER_MIB = 420  # a server, a kernel and torch in it, as measured
 
 
 def versions() -> str:
     """JupyterHub and the extensions are there, in versions that work together."""
-    wrong = []
-    for name, wanted in WANTED.items():
-        try:
-            have = version(name)
-        except PackageNotFoundError:
-            wrong.append(f"{name} is missing")
-            continue
-        if not SpecifierSet(wanted).contains(have, prereleases=True):
-            wrong.append(f"{name} is {have}, wanted {wanted}")
+    wrong = unfit(Requirement(text) for text in WANTED)
     if wrong:
         raise Sick("; ".join(wrong) + ": run this with .venv-hub's Python, which `make hub` makes.")
     return f"JupyterHub {version('jupyterhub')}, JupyterLab {version('jupyterlab')}, nbgrader {version('nbgrader')}"
@@ -258,15 +249,4 @@ def checks(layout: Layout) -> Iterator[tuple[str, Callable[[], str]]]:
 
 def doctor(layout: Layout) -> int:
     """Run all checks and print what each found; 0 if all are well."""
-    sick = []
-    for name, check in checks(layout):
-        try:
-            print(f"ok    {check()}", flush=True)
-        except Sick as error:
-            sick.append(name)
-            print(f"FAIL  {error}", flush=True)
-        except Exception as error:  # a check that itself breaks is a finding too
-            sick.append(name)
-            print(f"FAIL  the check of {name} broke: {type(error).__name__}: {error}", flush=True)
-    print(f"To mend: {', '.join(sick)}." if sick else "This machine can serve the class.")
-    return 1 if sick else 0
+    return report(checks(layout), "This machine can serve the class.")

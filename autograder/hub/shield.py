@@ -8,7 +8,6 @@ by a port on loopback. Memory is not limited here: deploy/README.md.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -17,13 +16,12 @@ from pathlib import Path
 from autograder.course import UserError
 from autograder.hub.layout import GRADER, Layout
 from autograder.hub.people import Enrolled, active
-from autograder.sandbox.mounts import interpreter_folders
+from autograder.sandbox.mounts import interpreter_folders, system_folders
 
 EXCHANGE = "/srv/exchange"  # inside, for everybody; Jupyter's settings name it
 LECTURES = "/srv/lectures.git"
 STUDENT = "/srv/course"
 SETTINGS = "/srv/settings"
-SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC = (
     "alternatives", "bash.bashrc", "ca-certificates", "fonts", "hosts", "inputrc", "ld.so.cache", "ld.so.conf",
     "ld.so.conf.d", "localtime", "magic", "mime.types", "nsswitch.conf", "resolv.conf", "ssl", "terminfo", "timezone",
@@ -81,13 +79,7 @@ def _read_only(path: Path, where: str) -> list[str]:
 
 
 def _system() -> Iterable[str]:
-    argv = ["--ro-bind", "/usr", "/usr"]
-    for name in SYSTEM:
-        path = Path("/") / name
-        if path.is_symlink():
-            argv += ["--symlink", os.readlink(path), str(path)]
-        elif path.is_dir():
-            argv += ["--ro-bind", str(path), str(path)]
+    argv = system_folders()
     for name in ETC:
         argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     return argv

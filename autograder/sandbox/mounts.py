@@ -44,7 +44,8 @@ def _tmpfs(path: str, size: int) -> list[str]:
     return ["--perms", "1777", "--size", str(size), "--tmpfs", path]
 
 
-def _system() -> list[str]:
+def system_folders() -> list[str]:
+    """Bind /usr read-only, and what stands beside it at the root: links into it, or folders of their own."""
     argv = ["--ro-bind", "/usr", "/usr"]
     for name in _SYSTEM:
         path = Path("/") / name
@@ -52,6 +53,11 @@ def _system() -> list[str]:
             argv += ["--symlink", os.readlink(path), str(path)]
         elif path.is_dir():
             argv += ["--ro-bind", str(path), str(path)]
+    return argv
+
+
+def _system() -> list[str]:
+    argv = system_folders()
     for store in ("/nix/store", "/gnu/store"):
         argv += ["--ro-bind-try", store, store]
     argv += ["--perms", "0755", "--dir", "/etc"]
