@@ -16,7 +16,7 @@ import torch
 from utils.engine.attention import PagedAttention
 from utils.engine.blocks import BlockManager, PagedCache
 from utils.engine.model import Model
-from utils.engine.parallel import gather_columns, greedy, place
+from utils.engine.parallel import greedy, place
 from utils.engine.plan import Plan, hear, tell
 from utils.engine.sampling import Asked, draw
 from utils.engine.scheduler import Scheduler
@@ -145,7 +145,7 @@ class Engine:
         last = torch.tensor([count for *_, count in plan.rows]).cumsum(0) - 1
         part = self.model.logits(x[last])
         chosen = greedy(part, self.model.vocab_start, self.model.group).tolist()
-        return chosen, gather_columns(part[plan.drawn], self.model.group) if plan.drawn else part[:0]
+        return chosen, self.model.whole(part[plan.drawn]) if plan.drawn else part[:0]
 
     def _choose(self, batch: list[tuple[Request, int]], chosen: list[int], logits: torch.Tensor) -> list[int]:
         rows = iter(logits)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from utils.engine.files import ModelFile, Packed
-from utils.engine.parallel import Group, check_divides, gather_columns, place
+from utils.engine.parallel import Group, check_divides, gather_columns, pieces_of, place
 from utils.engine.parts import Parts
 from utils.models import DecoderConfig, full_attention
 from utils.models.decoder import Attend
@@ -82,13 +82,13 @@ class Model:
         )  # fmt: skip
         self.column_linear, self.row_linear = (self.parts.layer(name) for name in ("column_linear", "row_linear"))
         self.vocab_embedding = self.parts.layer("vocab_embedding")
-        rows = range(config.vocab_size)
-        bounds = [int(piece[0]) for piece in torch.tensor(rows).tensor_split(world)] + [config.vocab_size]
-        self.vocab_start = bounds[rank]
-        self.embedding = _rows(file.packed("model.embed_tokens"), bounds[rank], bounds[rank + 1]).float()
+        pieces = pieces_of(config.vocab_size, world)
+        self.vocab_start = start = sum(pieces[:rank])
+        own = start, start + pieces[rank]
+        self.embedding = _rows(file.packed("model.embed_tokens"), *own).float()
         self.lm_head = self.embedding
         if not config.tied:
-            self.lm_head = _rows(file.packed("lm_head"), bounds[rank], bounds[rank + 1]).float()
+            self.lm_head = _rows(file.packed("lm_head"), *own).float()
         self.lm_head_single = by_columns(self.lm_head)
         self.layers = [self._layer(file, f"model.layers.{number}", rank, world) for number in range(config.layers)]
         self.norm = file.vector("model.norm")
@@ -127,7 +127,7 @@ class Model:
         Raises ValueError where a position is not below max_len.
         """
         x = self.hidden(tokens, positions, attention)
-        return gather_columns(self.logits(x.flatten(0, 1)), self.group).unflatten(0, tokens.shape)
+        return self.whole(self.logits(x.flatten(0, 1))).unflatten(0, tokens.shape)
 
     def hidden(
         self, tokens: torch.Tensor, positions: torch.Tensor | None = None, attention: Attend | None = None
@@ -150,6 +150,10 @@ class Model:
         """This rank's columns [R, V_r] of the logits of rows x [R, H] that `hidden` gave."""
         weight = self.lm_head_single if x.shape[0] == 1 else self.lm_head
         return self.column_linear(rms_norm(x, self.norm, self.config.eps), weight, None, self.group)
+
+    def whole(self, part: torch.Tensor) -> torch.Tensor:
+        """Logits [R, V] on every rank from each rank's columns [R, V_r] of them."""
+        return gather_columns(part, self.config.vocab_size, self.group)
 
     def _attention(self, number, layer, x, turn, positions, attend) -> torch.Tensor:
         n, k = self.share.heads, self.share.kv_heads

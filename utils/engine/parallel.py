@@ -83,17 +83,25 @@ def shard_qkv(weight: torch.Tensor, heads: int, kv_heads: int, rank: int, world:
     return torch.cat([part.tensor_split(world)[rank] for part in parts])
 
 
-def gather_columns(part: torch.Tensor, group: Group = None) -> torch.Tensor:
-    """[R, V] on every rank from parts [R, V_r] of the ranks, in order; the parts may differ in width by one."""
+def pieces_of(size: int, world: int) -> list[int]:
+    """How `size` rows are shared out over `world` ranks, as torch.tensor_split does: the first get one more.
+
+    >>> pieces_of(11, 3)
+    [4, 4, 3]
+    """
+    return [size // world + (rank < size % world) for rank in range(world)]
+
+
+def gather_columns(part: torch.Tensor, width: int, group: Group = None) -> torch.Tensor:
+    """[R, width] on every rank from parts [R, V_r] of the ranks, in order, shared out as by `pieces_of`."""
     _, world = place(group)
     if world == 1:
         return part
-    widths = torch.empty(world, dtype=torch.long)
-    dist.all_gather_single(widths, torch.tensor([part.shape[1]]), group=group)
-    padded = F.pad(part, (0, int(widths.max()) - part.shape[1]))
-    pieces = part.new_empty(world * part.shape[0], padded.shape[1])
+    widths = pieces_of(width, world)
+    padded = F.pad(part, (0, widths[0] - part.shape[1]))
+    pieces = part.new_empty(world * part.shape[0], widths[0])
     dist.all_gather_single(pieces, padded.contiguous(), group=group)
-    return torch.cat([piece[:, :width] for piece, width in zip(pieces.chunk(world), widths.tolist(), strict=True)], 1)
+    return torch.cat([piece[:, :own] for piece, own in zip(pieces.chunk(world), widths, strict=True)], 1)
 
 
 def greedy(part: torch.Tensor, start: int, group: Group = None) -> torch.Tensor:

@@ -23,6 +23,10 @@ from utils.planner.symmetry import Classes, Layout, fold, unfolded
 from utils.schedules import Schedule, Span, Timeline
 
 
+class SchedulesMissing(ValueError):
+    """No schedule was given, and what makes schedules is not among the student's files yet."""
+
+
 @dataclass(frozen=True)
 class Simulated:
     """A step that was played. seconds: until the last task that can end has ended; whole: whether all did.
@@ -42,6 +46,11 @@ class Simulated:
     def timeline(self, kind: int = 0) -> Timeline:
         """One kind of replica's pipeline, as `utils.pictures.schedule.draw_schedule` takes it."""
         return Timeline(self.classes.layout.pp, self.spans[kind])
+
+    @property
+    def slowest(self) -> Timeline:
+        """The pipeline of the kind of replica that takes longest."""
+        return max(map(self.timeline, range(len(self.classes.counts))), key=lambda line: line.seconds)
 
     @property
     def computed(self) -> float:
@@ -89,7 +98,7 @@ def _schedule(plan: Plan, micro_batches: int) -> Schedule:
         from utils.planner.schedules import make_schedule
     except ImportError:
         sentence = "schedules are made in lab 05 and come with it; give `schedule=`, a list of actions for each rank"
-        raise ValueError(sentence) from None
+        raise SchedulesMissing(sentence) from None
     return make_schedule(plan.schedule, plan.pp, micro_batches, plan.chunks)
 
 
