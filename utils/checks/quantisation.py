@@ -128,7 +128,7 @@ def quantised_holds(
     """
     want = by_definition(x, bits, **how)
     for name, dtype in (("scale", how.get("scale_dtype", torch.float32)), ("q", None), ("zero", None)):
-        _form(row[name], want[name], dtype, f"{what}, {name}")
+        _form(row[name], want[name], dtype, f"{what}, {name}", x.shape)
     others = {SLIPS[slip]: {**how, "slip": slip} for slip in SLIPS} | dict(mistakes or {})
     given = {sentence: by_definition(x, bits, **other) for sentence, other in others.items()}
     for name in ("scale", "zero"):
@@ -143,11 +143,13 @@ def quantised_holds(
     outcome(torch.where(ties, want["q"], q), want["q"], f"{what}, q", likes)
 
 
-def _form(got: object, want: torch.Tensor, dtype: torch.dtype | None, what: str) -> None:
+def _form(got: object, want: torch.Tensor, dtype: torch.dtype | None, what: str, shape: Sequence[int]) -> None:
     if not isinstance(got, torch.Tensor):
         raise CheckFailed(f"{what} is {type(got).__name__}; a tensor is wanted.")
     if got.shape != want.shape:
-        raise CheckFailed(f"{what} has shape {tuple(got.shape)}, wanted {tuple(want.shape)}.")
+        dims = [dim for dim in (None, *range(len(shape))) if parts_of(shape, dim)[0] == tuple(got.shape)]
+        whose = f"; dim={dims[0]} has that shape" if dims else ""
+        raise CheckFailed(f"{what} has shape {tuple(got.shape)}, wanted {tuple(want.shape)}{whose}.")
     if dtype is None and (got.is_floating_point() or got.element_size() > 1):
         raise CheckFailed(f"{what} has type {got.dtype}; whole numbers of one byte are wanted, int8 or uint8.")
     if dtype is not None and got.dtype != dtype:
