@@ -25,7 +25,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install model demo lab test test-all test-gpu lint notebooks bench lock clean distclean hub test-hub
+.PHONY: help install model demo lab test test-all test-gpu lint notebooks bench lock clean distclean hub test-hub test-deploy
 
 help:
 	@echo "make model      install the pretrained model of the last lab (89 MB)"
@@ -37,6 +37,7 @@ help:
 	@echo "make notebooks  rebuild the notebooks from their text sources"
 	@echo "make hub        a JupyterHub on loopback with a small class (HUB=folder, CLASS=file.yaml)"
 	@echo "make test-hub   that hub tried in a browser, as a student and as an instructor"
+	@echo "make test-deploy  Slurm, PostgreSQL and Kubernetes as far as one machine can try them"
 	@echo "make bench      run the benchmarks, one JSON object each"
 	@echo "make lint       style only"
 	@echo "make lock       write requirements.lock anew (needs uv)"
@@ -71,8 +72,8 @@ notebooks: $(STAMP)
 test: $(MODEL)
 	$(PY) -m ruff check .
 	$(PY) -m autograder build --check
-	@$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not (heavy or all or gpu or hub)"
-	@$(PYTEST) -m "heavy and not (all or gpu or hub)"
+	@$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not (heavy or all or gpu or hub or deploy)"
+	@$(PYTEST) -m "heavy and not (all or gpu or hub or deploy)"
 
 test-all: test
 	@$(PYTEST) -m "all and not gpu"
@@ -93,6 +94,10 @@ hub: $(HUB_STAMP)
 test-hub: $(HUB_STAMP)
 	@$(HUB_PY) -m tests.hub.needs
 	@sh .ci/tests.sh $(HUB_PY) -m hub tests/hub
+
+# Needs root and Debian packages; the tests say which: Slurm, PostgreSQL, namespaces of hosts.
+test-deploy: $(STAMP)
+	@$(PYTEST) -m deploy tests/deploy
 
 bench: $(MODEL)
 	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done
