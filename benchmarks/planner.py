@@ -48,6 +48,7 @@ TARGET = TransformerConfig(hidden=128, layers=4, heads=8, max_len=SEQ, tied=Fals
 LAYOUTS = {2: [(2, 1, 1), (1, 1, 2), (1, 2, 1)], 4: [(4, 1, 1), (1, 1, 4), (2, 2, 1)], 8: [(8, 1, 1), (4, 2, 1)]}
 PRODUCT, PRODUCTS = (ROWS * SEQ, 192, 768), 20  # [m, k] and [k, n] of the products that give FLOP/s, and how many
 MICRO_BATCHES = 4  # of a pipeline
+MICRO_ROWS = ROWS // MICRO_BATCHES
 ENDS = ("embedding", "output")  # messages about a vocabulary that is cut over tp
 SMALL, LARGE = 1_000, 1_000_000  # floats of the collectives that are fitted
 ROUNDS = 15
@@ -116,7 +117,7 @@ def plan_of(layout: tuple[int, int, int]) -> Plan:
 
 def workload_of(layout: tuple[int, int, int]) -> Workload:
     """ROWS rows a replica, in micro-batches where there is a pipeline; fp32, no dropout."""
-    each = ROWS // MICRO_BATCHES if layout[1] > 1 else ROWS
+    each = MICRO_ROWS if layout[1] > 1 else ROWS
     return Workload(ROWS * layout[0], each, SEQ, precision="fp32", flash_attention=True, dropout=False)
 
 
@@ -125,13 +126,13 @@ def tokens(rows: int) -> torch.Tensor:
     return torch.arange(rows * SEQ).reshape(rows, SEQ) * 7 % 256
 
 
-def dense_step(model: Transformer):
-    """One forward and backward pass of a whole model on ROWS rows."""
-    rows = tokens(ROWS)
+def dense_step(model: Transformer, rows: int):
+    """One forward and backward pass of a whole model on so many rows."""
+    inputs = tokens(rows)
 
     def run() -> None:
         model.zero_grad(set_to_none=True)
-        F.cross_entropy(model(rows).flatten(0, 1), rows.flatten()).backward()
+        F.cross_entropy(model(inputs).flatten(0, 1), inputs.flatten()).backward()
 
     return run
 
@@ -164,7 +165,10 @@ def mesh_step(layout: tuple[int, int, int]):
 
 def on_ranks(layouts: list[tuple[int, int, int]]) -> dict:
     """On each rank: seconds of everything, in turns, and the bytes held."""
-    actions = {f"dense {k}": dense_step(Transformer(config)) for k, config in enumerate(CALIBRATION)}
+    actions = {
+        f"dense {rows} {k}": dense_step(Transformer(config), rows)
+        for rows in (ROWS, MICRO_ROWS) for k, config in enumerate(CALIBRATION)
+    }  # fmt: skip
     actions["product"] = partial(products, *(torch.ones(shape) for shape in (PRODUCT[:2], PRODUCT[1:])))
     held = {}
     for size in (SMALL, LARGE):
@@ -205,7 +209,7 @@ def local(ranks: int) -> list[dict]:
     for layout in layouts:
         plan, work = plan_of(layout), workload_of(layout)
         model = shape_of(TARGET, plan.tp)
-        cluster = fitted(ranks, typical, "send" if plan.pp > 1 else "sum")
+        cluster = fitted(ranks, typical, "send" if plan.pp > 1 else "sum", work.micro_batch)
         sent = [one for one in messages(model, work, plan, cluster, stage=0) if one.phase not in ENDS]
         trace = launch(one_step, layout, ranks=ranks, timeout=60).trace
         since = trace.since(max(event.start for event in trace if event.op == "barrier"))
@@ -230,10 +234,10 @@ def predicted_seconds(model: Model, work: Workload, plan: Plan, cluster: Cluster
     return time_.seconds - time_.optimizer - ends
 
 
-def fitted(ranks: int, typical: dict, op: str) -> Cluster:
-    """This machine when so many ranks are at work: what one of them gets."""
+def fitted(ranks: int, typical: dict, op: str, rows: int) -> Cluster:
+    """This machine when so many ranks are at work, each on so many rows at a time: what one of them gets."""
     flops = PRODUCTS * 2 * math.prod(PRODUCT) / typical["product"]
-    bandwidth = fit_bandwidth(flops, [typical[f"dense {k}"] for k in range(len(CALIBRATION))])
+    bandwidth = fit_bandwidth(flops, rows, [typical[f"dense {rows} {k}"] for k in range(len(CALIBRATION))])
     small, large = (typical[f"{op} {size}"] for size in (SMALL, LARGE))
     steps, moved = (2 * (ranks - 1), 2 * (ranks - 1) / ranks) if op == "sum" else (1, 1.0)
     beta = max(large - small, 1e-9) / (4 * (LARGE - SMALL) * moved)
@@ -241,12 +245,14 @@ def fitted(ranks: int, typical: dict, op: str) -> Cluster:
     return Cluster("here", ranks, ranks, flops, 1e12, bandwidth, link, link, "this machine")
 
 
-def fit_bandwidth(flops: float, seconds: list[float]) -> float:
+def fit_bandwidth(flops: float, rows: int, seconds: list[float]) -> float:
     """Bytes/s of memory with which the closed form is nearest to these times for the models of CALIBRATION.
+
+    The start of an operator costs the same for few rows as for many, so few rows have a bandwidth of their own.
 
     A search on a grid of logarithms that closes in: the form has a roofline's corner, where slopes mislead.
     """
-    work = Workload(ROWS, ROWS, SEQ, precision="fp32", flash_attention=True, dropout=False)
+    work = Workload(rows, rows, SEQ, precision="fp32", flash_attention=True, dropout=False)
 
     def wrong(bandwidth: float) -> float:
         link = AlphaBeta(0.0, 0.0)
