@@ -725,7 +725,7 @@ try:
     loss = lose_node(TRILLION, large, selene(plan.gpus), plan, A100, node=7, steps_since_checkpoint=100, restart=600)
     print(f"a node is lost: the first others stop after {loss.first_idle:.1f} s, all after {loss.all_idle:.1f} s;")
     print(f"{loss.redone / 60:.0f} minutes are computed again: {loss.gpu_hours:.0f} GPU-hours for 8 GPUs that died")
-except ValueError as error:  # schedules are made in lab 05 and come with it
+except ValueError as error:  # schedules are made in lab 05, and come when a later lab is out
     print(error)
 often = best_interval(checkpoint_seconds=60, gpu_mtbf_hours=50_000, gpus=plan.gpus) / 60
 print(f"a failure every {50_000 / plan.gpus * 60:.0f} minutes: save every {often:.0f} minutes, if saving takes one")

@@ -162,7 +162,7 @@ def test_what_cannot_be_served_is_refused() -> None:
     engine = Engine(Model(TinyFile()), Limits(num_blocks=40, block_size=4))
     with pytest.raises(ValueError, match="could grow to 97 tokens; the model knows 96 positions"):
         engine.add(Request(0, [1] * 90, max_new=7))
-    with pytest.raises(ValueError, match="holds token 61; there are 61"):
+    with pytest.raises(ValueError, match="holds token 61; the model knows 0 to 60"):
         engine.add(Request(0, [61], max_new=7))
     with pytest.raises(ValueError, match="request 0 needs 13 blocks, and there are 12"):
         Engine(Model(TinyFile()), TIGHT).add(Request(0, [1] * 48, max_new=1))

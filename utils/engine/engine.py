@@ -85,9 +85,10 @@ class Engine:
         long, most = len(request.prompt) + request.max_new, self.model.config.max_len
         if long > most:
             raise ValueError(f"request {request.id} could grow to {long} tokens; the model knows {most} positions")
-        worst = max(request.prompt)
-        if worst >= self.model.config.vocab_size or min(request.prompt) < 0:
-            raise ValueError(f"request {request.id} holds token {worst}; there are {self.model.config.vocab_size}")
+        known = range(self.model.config.vocab_size)
+        worst = next((token for token in request.prompt if token not in known), None)
+        if worst is not None:
+            raise ValueError(f"request {request.id} holds token {worst}; the model knows 0 to {known[-1]}")
         self.scheduler.add(request)
 
     def cancel(self, request_id: int) -> bool:

@@ -93,6 +93,7 @@ def _scales(ax: Axes, title: str) -> Axes:
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    ax.legend(frameon=False, fontsize=9)
+    # below: the curves may lie anywhere inside
+    ax.legend(frameon=False, fontsize=9, ncols=2, loc="upper left", bbox_to_anchor=(0, -0.17))
     ax.set_title(title, fontsize=10, loc="left")
     return ax

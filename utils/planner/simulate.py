@@ -97,8 +97,8 @@ def _schedule(plan: Plan, micro_batches: int) -> Schedule:
     try:
         from utils.planner.schedules import make_schedule
     except ImportError:
-        sentence = "schedules are made in lab 05 and come with it; give `schedule=`, a list of actions for each rank"
-        raise SchedulesMissing(sentence) from None
+        sentence = "schedules are made in lab 05, and come when a later lab is out"
+        raise SchedulesMissing(f"{sentence}; give `schedule=`, a list of actions for each rank") from None
     return make_schedule(plan.schedule, plan.pp, micro_batches, plan.chunks)
 
 

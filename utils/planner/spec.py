@@ -12,6 +12,7 @@ Left out: stages of unequal depth, sequences of unequal length, optimizers other
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from utils.cost import AlphaBeta
 from utils.planner.model import Model, require_one_of, require_whole
@@ -221,3 +222,26 @@ class Plan:
     def micro_batches(self, workload: Workload) -> int:
         """m, the micro-batches of one replica in one step."""
         return workload.global_batch // (self.dp * workload.micro_batch)
+
+
+def filling(gpus: int, **chosen: Any) -> Plan:
+    """A plan of these choices whose dp fills the GPUs; no choice stands where it would mean nothing.
+
+    Chunks ask for the interleaved schedule, one stage for no pipeline at all, tp = 1 for no sequence parallelism.
+    ValueError where an axis does not divide the GPUs.
+
+    >>> filling(64, tp=2, pp=4, chunks=2).dp, filling(64, tp=2, pp=4, chunks=2).schedule
+    (8, 'interleaved')
+    """
+    rest = gpus
+    for axis in ("tp", "pp", "cp"):
+        size = chosen.get(axis, 1)
+        if type(size) is not int or size < 1 or rest % size:
+            raise ValueError(f"{axis} = {size} does not divide the {gpus} GPUs")
+        rest //= size
+    if chosen.get("chunks", 1) > 1 and chosen.get("schedule", "1f1b") == "1f1b":
+        chosen["schedule"] = "interleaved"
+    if chosen.get("pp", 1) == 1:
+        chosen |= {"schedule": "1f1b", "chunks": 1}
+    chosen["sequence_parallel"] = bool(chosen.get("sequence_parallel")) and chosen.get("tp", 1) > 1
+    return Plan(dp=rest, **chosen)

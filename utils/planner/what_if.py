@@ -8,7 +8,7 @@ from utils.planner.candidate import Candidate
 from utils.planner.explain import GB, Setting, differs, limits
 from utils.planner.files import load_cluster, load_model
 from utils.planner.simulate import SchedulesMissing, Simulated, simulate
-from utils.planner.spec import Plan, Workload
+from utils.planner.spec import Plan, Workload, filling
 
 DEFAULTS = {
     "model": "7b", "cluster": "8x40gb", "gpus": 64, "batch": 128, "seq": 2048, "micro_batch": 1, "checkpoint": "none",
@@ -77,13 +77,7 @@ def _made(choices: dict) -> WhatIf:
     work = Workload(choices["batch"], choices["micro_batch"], choices["seq"], checkpoint=choices["checkpoint"],
                     flash_attention=choices["flash_attention"], dropout=False)  # fmt: skip
     chosen = {field.name: choices[field.name] for field in fields(Plan) if field.name in choices}
-    if chosen["chunks"] > 1 and chosen["schedule"] == "1f1b":
-        chosen["schedule"] = "interleaved"
-    if chosen["pp"] == 1:
-        chosen |= {"schedule": "1f1b", "chunks": 1}
-    chosen["sequence_parallel"] = chosen["sequence_parallel"] and chosen["tp"] > 1
-    others = chosen["tp"] * chosen["pp"] * chosen["cp"]
-    plan = Plan(dp=max(1, choices["gpus"] // others), **chosen)
+    plan = filling(choices["gpus"], **chosen)
     candidate = setting.price(plan, work)
     faults = {name: choices[name] for name in ("slow_gpus", "slow_links", "node_bandwidth")}
     try:

@@ -158,10 +158,10 @@ def test_impossible_numbers_are_one_sentence(capsys):
 
 
 def test_without_the_search_a_given_plan_is_priced(capsys, monkeypatch):
-    """As in a student's bundle before lab 07."""
+    """As in a student's bundle before a lab after 07 is out."""
     monkeypatch.setitem(sys.modules, "utils.planner.search", None)
     code, out, _ = run(capsys, "7b", "8x40gb", "--batch", "64", "--tp", "4", "--zero", "1", "--checkpoint", "full")
-    assert code == 0 and "comes with it" in out
+    assert code == 0 and "comes when a later lab is out" in out
     assert "dp=2 tp=4 pp=1 zero=1 full recomputation, 32 micro-batches of 1" in out
     cluster, efficiency = load_cluster("8x40gb")
     work = Workload(64, checkpoint="full", dropout=False)

@@ -245,7 +245,7 @@ def test_without_schedules_a_pipeline_takes_one_that_is_given(monkeypatch):
     where = SMALL, Workload(8, seq=256), cluster_of(4), Plan(dp=2, pp=2), Efficiency()
     wanted = simulate(*where).seconds
     monkeypatch.setitem(sys.modules, "utils.planner.schedules", None)
-    with pytest.raises(ValueError, match="schedules are made in lab 05 and come with it; give `schedule=`"):
+    with pytest.raises(ValueError, match="in lab 05, and come when a later lab is out; give `schedule=`"):
         simulate(*where)
     assert simulate(*where, schedule=schedule).seconds == wanted
     assert simulate(SMALL, Workload(8, seq=256), cluster_of(4), Plan(dp=4), Efficiency()).whole
