@@ -17,7 +17,7 @@ from pathlib import Path
 from .base import Ended, Forged, Limits, Sandbox, SandboxRefused, Usage
 from .channel import Channel
 
-KINDS = ("bubblewrap", "container", "none")
+KINDS = ("bubblewrap", "container", "none", "pod")
 
 __all__ = [
     "KINDS", "Channel", "Ended", "Forged", "Limits", "Sandbox", "SandboxRefused", "Usage", "open_sandbox", "why_not",
@@ -35,6 +35,12 @@ def why_not(kind: str) -> str:
             from .container import find_engine
 
             find_engine(None)
+        elif kind == "pod":
+            from .job import Place
+            from .pod import ready
+
+            place = Place.from_environment()
+            ready(place.kubectl, place.context, place.namespace)
     except SandboxRefused as error:
         return str(error)
     return "" if kind in KINDS else f'there is no sandbox "{kind}": choose {", ".join(KINDS)}.'
@@ -45,7 +51,8 @@ def open_sandbox(
 ) -> Sandbox:
     """A sandbox for one answering process, not yet started; close it, or use it as a context manager.
 
-    kind: bubblewrap, container, or none, which has to be asked for by name and isolates nothing.
+    kind: bubblewrap, container, pod (of a Kubernetes cluster), or none, which has to be asked for by name and isolates
+        nothing.
     folder: the submission's files, copied in before the first cell.
     hidden: paths under the project that answer a lab, such as "utils/engine"; not shown inside (`none` cannot).
 
@@ -62,6 +69,10 @@ def open_sandbox(
         from .container import Container
 
         return Container(folder, limits, hidden)
+    if kind == "pod":
+        from .pod import Pod
+
+        return Pod(folder, limits, hidden)
     from .bare import Bare
 
     return Bare(folder, limits)
