@@ -58,10 +58,11 @@ def create() -> None:
     if not does("absent"):
         write(name, {"waiting": does("waiting") or {"reason": "ContainerCreating"}}, "Pending")
     if not does("waiting") and not does("absent") and not does("unschedulable"):
-        subprocess.Popen(
-            [sys.executable, __file__, "kubelet", name], start_new_session=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=open(HERE / f"{name}.log", "wb"),
-        )  # fmt: skip
+        with open(HERE / f"{name}.log", "wb") as log:
+            subprocess.Popen(
+                [sys.executable, __file__, "kubelet", name], start_new_session=True, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=log,
+            )  # fmt: skip
     print(f"job.batch/{name} created")
 
 
@@ -197,9 +198,12 @@ def main(words: list[str]) -> None:
     if verb == "auth":
         print(does("can", "yes")) if does("can", "yes") in ("yes", "no") else stop(does("can"))
         raise SystemExit(does("can", "yes") != "yes")
-    {"create": lambda _: create(), "get": get, "exec": execute, "delete": delete, "kubelet": lambda w: kubelet(*w)}[verb](
-        rest
-    )
+    if verb == "create":
+        create()
+    elif verb == "kubelet":
+        kubelet(*rest)
+    else:
+        {"get": get, "exec": execute, "delete": delete}[verb](rest)
 
 
 if __name__ == "__main__":
