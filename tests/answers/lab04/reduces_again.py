@@ -1,10 +1,11 @@
 # kind: wrong
 # about: The gradients stay in .grad, so the next backward adds to them and they are reduced again (Z03).
-# loses: unit_gradients, zero1_values, zero1_bytes, zero2_values, zero2_bytes, zero3_values, zero3_peak, clip_step
+# loses: unit_gradients, zero1_values, zero1_bytes, zero2_values, zero2_bytes, zero3_values, zero3_rest, zero3_peak, clip_step
 # says: "unit_gradients": "still have a .grad"
 # says: "zero2_values": "the first backward pass counts twice"
 # says: "zero1_bytes": "whole copies of parameters or gradients are not kept"
 # says: "zero2_bytes": "after backward"
+# says: "zero3_rest": "holds 7.85 bytes a parameter; about 4 is enough"
 
 # %% solution="sharded_unit"
 class ShardedUnit:

@@ -1,9 +1,10 @@
 # kind: wrong
 # about: The pieces are copies: the optimizer updates something that nobody looks at.
-# loses: segments_owned, zero1_values, zero1_bytes, zero2_bytes, zero2_values, zero3_values, clip_step
+# loses: segments_owned, zero1_values, zero1_bytes, zero2_bytes, zero2_values, zero3_values, zero3_rest, zero3_peak, clip_step
 # says: "segments_owned": "does not reach `shard`"
 # says: "zero1_values": "none has changed"
 # says: "zero3_values": "none has changed"
+# says: "zero3_rest": "holds 4.85 bytes a parameter; about 4 is enough"
 
 # %% solution="owned_segments"
 def owned_segments(params, shard, grad, rank):
