@@ -9,7 +9,7 @@ shift
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 echo "pytest $*"
-"$python" -m pytest --basetemp="$folder/t" -o cache_dir="$folder/cache" "$@"
+"$python" -m pytest --basetemp="$folder/t" -o cache_dir="$folder/cache" --durations=25 --durations-min=4 "$@"
 code=$?
 [ "$code" = 1 ] || exit "$code"
 
