@@ -18,8 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from autograder.sandbox.mounts import interpreter_folders, system_folders
-
 HERE = Path(os.environ["STANDIN"])
 PYTHON = sys.executable  # the image's
 POLICY = {
@@ -99,6 +97,8 @@ def kubelet(name: str) -> None:
 
 def place(job: dict[str, Any]) -> list[str]:
     """The bubblewrap command that makes a pod's surroundings, after its manifest."""
+    from autograder.sandbox.mounts import interpreter_folders, system_folders  # seconds, and the pod's alone
+
     spec = job["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     uid = str(spec["securityContext"]["runAsUser"])
