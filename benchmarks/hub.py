@@ -1,6 +1,6 @@
 """A class at work on a hub of this machine, which is killed in the middle: prints one JSON object.
 
-    python benchmarks/hub.py [--students 30] [--spread 60] [--kill-at 0.5 | --no-kill] [--seed 0]
+    python benchmarks/hub.py [--students 30] [--spread 120] [--kill-at 0.5 | --no-kill] [--seed 0]
 
 Simulated students ask over real HTTP what a browser asks: they log in, get a server, pull the lectures, fetch lab 01,
 put an answer in (most right, some wrong, some blank), validate, save and submit. One hands in twice, one submits while
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     """Read the command line; what cannot be is refused in a sentence."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--students", type=int, default=30, metavar="N", help=f"3 to {MOST} (default 30)")
-    parser.add_argument("--spread", type=float, default=60.0, metavar="SECONDS", help="within which they come")
+    parser.add_argument("--spread", type=float, default=120.0, metavar="SECONDS", help="within which they come")
     parser.add_argument("--seed", type=int, default=0, help="of the plan of who comes when with what")
     kill = parser.add_mutually_exclusive_group()
     kill.add_argument("--kill-at", type=float, default=0.5, metavar="SHARE", help="of students who have submitted")
@@ -84,6 +84,14 @@ def room_for(students: int) -> str:
     return ""
 
 
+def interrupted(*_: object) -> None:
+    """Stop once: whoever asks again meanwhile must not keep the hub and its servers from being ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    print("Stopping: servers and the hub end first (up to a minute).", file=sys.stderr, flush=True)
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """Run a class and print its figures."""
     given, started = arguments(), time.monotonic()
@@ -95,12 +103,14 @@ def main() -> int:
     from benchmarks.hub_load.load import Asked, Load, tell
     from benchmarks.hub_load.plan import plan
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
     asked = Asked(given.students, given.spread, None if given.no_kill else given.kill_at, given.seed)
     plans = plan(asked.students, asked.spread_s, asked.seed, kill=asked.kill_at is not None)
     try:
-        tell("Making a class and starting its hub (half a minute).")
-        with LoadClass([one.name for one in plans]) as klass:
+        klass = LoadClass([one.name for one in plans])
+        tell(f"Making a class in {klass.root} and starting its hub (half a minute).")
+        with klass:
             load = Load(klass, plans, asked)
             load.run()
             figures = load.figures()

@@ -25,7 +25,7 @@ class Asked:
     """The size of a run; kill_at is the share of students who have submitted when the hub is killed, None for never."""
 
     students: int = 30
-    spread_s: float = 60.0
+    spread_s: float = 120.0
     kill_at: float | None = 0.5
     seed: int = 0
 

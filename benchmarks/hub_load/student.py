@@ -16,7 +16,7 @@ from benchmarks.hub_load.browser import Browser, GaveUp, NotNow, Refused
 from benchmarks.hub_load.plan import Plan
 
 STEPS = ("server", "fetch", "validate", "submit")
-VALIDATE_S = 240.0  # a kernel starts, imports torch and runs a lab's cells, beside those of others
+VALIDATE_S = 600.0  # a kernel starts, imports torch and runs a lab's cells, beside those of others
 NOTEBOOK = f"course/labs/{LAB}/{LAB}.ipynb"
 
 

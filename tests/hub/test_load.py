@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -20,10 +22,10 @@ from benchmarks.hub_load.counting import Count
 from benchmarks.hub_load.klass import LoadClass
 from benchmarks.hub_load.load import Asked, Load
 from benchmarks.hub_load.plan import plan
-from tests.hub.a_class import processes_of
+from tests.hub.a_class import processes_of, wait_for
 
 needs_hub = pytest.mark.skipif(not find_spec("jupyterhub"), reason="make test-hub has an environment with JupyterHub")
-pytestmark = [pytest.mark.hub, pytest.mark.timeout(300), needs_hub]
+pytestmark = [pytest.mark.hub, pytest.mark.timeout(600), needs_hub]
 STUDENTS = 3
 
 
@@ -142,3 +144,16 @@ def test_what_cannot_be_asked_for_is_told_in_a_sentence() -> None:
         argv = [sys.executable, "benchmarks/hub.py", *words]
         done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and said in done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_leaves_nothing(number: signal.Signals) -> None:
+    argv = [sys.executable, "benchmarks/hub.py", "--students", "3"]
+    with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        folder = Path(re.search(r"Making a class in (\S+)", process.stderr.readline()).group(1))
+        wait_for("`hub init` runs", lambda: processes_of(folder), 60)
+        process.send_signal(number)
+        printed, said = process.communicate(timeout=200)
+    assert process.returncode == 1 and not printed
+    assert said.splitlines()[-1] == "Stopped; nothing of it is left." and "Traceback" not in said
+    assert not folder.exists() and processes_of(folder) == []
