@@ -103,7 +103,7 @@ def _run(name: str, payload: bytes, sources: dict[str, str], wanted: Options, pl
                 job = Job(
                     r, ranks, payload, sources, placement.backend, placement.devices[r], store.path,
                     NO_LIMIT if limit is None else limit + 60, wanted.trace, debug == r, wanted.delay.get(r, 0.0),
-                    _seed(wanted.seed, r), os.getcwd(), list(sys.path), _environment(r, ranks),
+                    rank_seed(wanted.seed, r), os.getcwd(), list(sys.path), _environment(r, ranks),
                 )  # fmt: skip
                 _send(one.sock, job, store.fds)
             outcome = boss.watch_run()
@@ -162,7 +162,7 @@ def _ask(text: str) -> str:
     return input(text)
 
 
-def _seed(seed: int, rank: int) -> int:
+def rank_seed(seed: int, rank: int) -> int:
     """A seed of the rank's own: different for every rank, the same in every launch with the same `seed`."""
     return random.Random(f"{seed}/{rank}").getrandbits(31)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .supervise import Outcome, Supervisor
 
 # what gloo says on a rank whose partner is gone: a consequence, never the first failure
-_CONSEQUENCES = (
+CONSEQUENCES = (
     "Connection reset by peer",
     "Connection closed by peer",
     "Broken pipe",
@@ -74,7 +74,7 @@ def first_to_fail(boss: Supervisor) -> int:
 
 
 def _is_consequence(error: dict[str, Any]) -> bool:
-    return any(words in error["text"] for words in _CONSEQUENCES)
+    return any(words in error["text"] for words in CONSEQUENCES)
 
 
 def _with_cell_names(error: dict[str, Any]) -> str:
