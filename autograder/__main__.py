@@ -14,12 +14,13 @@ from autograder.people.commands import add_commands
 
 
 def _release(args: argparse.Namespace) -> int:
+    from autograder.gradebook import named
     from autograder.release import release
 
     course = Course.default()
     for name in args.lab:
         path = release(course, course.lab(name))
-        print(f"Released {path} (no answers in it); its tests are noted in {course.data / 'gradebook.db'}.")
+        print(f"Released {path} (no answers in it); its tests are noted in {named(course.gradebook_url)}.")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Where the course's files are, and how nbgrader is told so.
 
 Sources and releases lie in the repository; the gradebook and all that students hand in lie in the course-data
-folder outside git: the environment variable COURSE_DATA, else `course_data/` (which git ignores).
+folder outside git: the environment variable COURSE_DATA, else `course_data/` (which git ignores). The gradebook
+may be on a PostgreSQL server instead: autograder/gradebook.py.
 """
 
 from __future__ import annotations
@@ -70,8 +71,10 @@ class Course:
 
     @property
     def gradebook_url(self) -> str:
-        """SQLAlchemy address of the gradebook."""
-        return f"sqlite:///{self.data / 'gradebook.db'}"
+        """SQLAlchemy address of the gradebook: a file of the course-data folder, or what its course.toml names."""
+        from autograder.gradebook import address  # which imports this module, and nbgrader
+
+        return address(self.data)
 
     def prepare(self) -> None:
         """Make the course-data folder.
@@ -197,3 +200,8 @@ class ConverterFailed(Exception):
         useful = [reason for reason in reasons if not reason.startswith("NbGraderException: Please see")]
         self.reason = useful[-1] if useful else "nbgrader gave no reason"
         super().__init__(self.reason)
+
+    @property
+    def of_the_database(self) -> bool:
+        """Whether the gradebook was lost, locked or refused: nothing is then known of the submission."""
+        return re.search(r"\((?:psycopg|sqlite3)\.", self.reason) is not None

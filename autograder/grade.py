@@ -22,6 +22,7 @@ from autograder.brisk import brisk
 from autograder.course import ConverterFailed, Course, UserError, run_converter
 from autograder.execute import progress
 from autograder.feedback import write_feedback, write_unreadable
+from autograder.gradebook import alone, enter, not_answering, ready, told
 from autograder.intake import Submission, collect
 from autograder.late import lateness, read_rules, set_deadline, set_moment
 from autograder.pool import jobs_here, warm_up
@@ -54,7 +55,8 @@ def grade(
     need_sandbox(course)
     private = replace(course, releases=course.data / "release")
     private.prepare()
-    with brisk():
+    with told(private.gradebook_url), runs.at_work(private.data), brisk():
+        ready(private)
         return _grade(private, lab, submissions, newest_tests, jobs, runner)
 
 
@@ -66,7 +68,6 @@ def _grade(
     jobs: int | None,
     runner: Callable[[list[Submission]], Iterator[Submission]] | None,
 ) -> list[Result]:
-    runs.sweep(private.data)
     scored = Scored(private, lab, submissions, newest_tests)
     if runner is None and scored.found() is None:
         warm_up(private.sandbox)
@@ -86,20 +87,26 @@ def _grade(
 
 def _found(course: Course, lab: str, place: Path, newest_tests: bool, scored: Scored) -> list[Submission]:
     """Release the lab and take the class's hand-ins in, as far as that was not done before."""
-    fresh = scored.released()
-    if not fresh:
-        release(course, lab)
-        scored.refresh()
+    with alone(course.gradebook_url) as waited:
+        if waited:
+            scored.refresh()
+        fresh = scored.released()
+        if not fresh:
+            release(course, lab)
+            scored.refresh()
+            scored.note_released()
     found = scored.found()
     if found is None:
         found = collect(place, lab, course, newest_tests)
         scored.note_found(found)
     older = {one.release.id: one.release for one in found if one.assignment != lab and one.release}
-    if not fresh or not scored.has(f"{lab}.{name}" for name in older):
-        for release_ in older.values():
-            register_older(course, lab, release_)
-    set_deadline(course, lab, read_rules(course.data))
-    scored.note_released()
+    with alone(course.gradebook_url):
+        if not fresh or not scored.has(f"{lab}.{name}" for name in older):
+            for release_ in older.values():
+                register_older(course, lab, release_)
+        set_deadline(course, lab, read_rules(course.data))
+        scored.note_released()
+        enter(course.gradebook_url, [{"name": one.student} for one in found if not one.problem])
     return found
 
 
@@ -131,6 +138,8 @@ def grade_one(course: Course, lab: str, submission: Submission) -> Result:
             save(course, name, result)  # the feedback page takes its notes from there
         result.feedback = write_feedback(course, submission.assignment, submission.student)
     except ConverterFailed as failure:
+        if failure.of_the_database:
+            raise UserError(not_answering(course.gradebook_url, failure.reason)) from None
         submission.problem = f"nbgrader could not grade it: {failure.reason}."
         return _unreadable(course, lab, submission)
     return result

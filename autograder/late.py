@@ -12,6 +12,8 @@ The class's rules stand in COURSE_DATA/course.toml, every part of which may be m
     [deadlines]
     lab01_allreduce = 2026-03-02T23:59:00
 
+`gradebook` may stand there too: autograder/gradebook.py.
+
 A deadline that is set here wins over one that was set in formgrader; extensions are given there, per student.
 """
 
@@ -69,7 +71,7 @@ def read_rules(data: Path) -> Rules:
 
 def _rules(text: dict[str, Any]) -> Rules:
     late = text.get("late", {})
-    _refuse_unknown(text, ("time_zone", "late", "deadlines"), "an entry")
+    _refuse_unknown(text, ("time_zone", "gradebook", "late", "deadlines"), "an entry")
     _refuse_unknown(late, ("method", "percent", "grace_minutes"), "an entry of [late]")
     zone = _zone(text.get("time_zone", "UTC"))
     method, percent, grace = late.get("method", "none"), late.get("percent", 10), late.get("grace_minutes", 0)

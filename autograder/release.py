@@ -9,6 +9,7 @@ import nbformat
 from nbgrader.converters import GenerateAssignment
 
 from autograder.course import ConverterFailed, Course, UserError, run_converter
+from autograder.gradebook import alone, not_answering
 from autograder.kept import KEY, Kept, fingerprint, keep
 from autograder.scratch import scratch
 from autograder.sources.build import notebook_text, write_notebook
@@ -26,6 +27,11 @@ def release(course: Course, lab: str) -> Path:
         UserError: the source breaks a rule, nbgrader refuses it, or the release would hold an answer.
     """
     course.prepare()
+    with alone(course.gradebook_url):
+        return _release(course, lab)
+
+
+def _release(course: Course, lab: str) -> Path:
     try:
         write_notebook(course.solutions / f"{lab}.py")
     except SourceError as error:
@@ -100,4 +106,6 @@ def _explain(failure: ConverterFailed, course: Course, lab: str) -> str:
             f"The cells of {lab} have changed since submissions were graded in {course.data}, and nbgrader "
             "cannot mix the two: set COURSE_DATA to a new folder, or undo the change of cell names."
         )
+    if failure.of_the_database:
+        return not_answering(course.gradebook_url, failure.reason)
     return f"nbgrader could not release {lab}: {failure.reason}."

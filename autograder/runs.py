@@ -7,11 +7,14 @@ repeated run is quick, and a mended test runs anew for everybody.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import platform
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
@@ -118,8 +121,20 @@ def save(data: Path, name: str, ran: Ran) -> None:
     os.replace(part, folder / f"{name}.json")
 
 
-def sweep(data: Path) -> None:
-    """Remove what killed graders left half written."""
+@contextmanager
+def at_work(data: Path) -> Iterator[None]:
+    """Note that a grader works here, and remove what killed ones left half written, unless another is at work too."""
+    with (data / "graders.lock").open("a+") as file:  # lockf: a lock that children do not inherit
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _sweep(data)
+        except OSError:
+            pass  # what is half written may be the other's
+        fcntl.lockf(file, fcntl.LOCK_SH)
+        yield
+
+
+def _sweep(data: Path) -> None:
     for folder in ("runs", "results", "scored", "versions", "kept"):
         for part in (data / folder).rglob("*.part"):
             part.unlink(missing_ok=True)

@@ -27,6 +27,7 @@ from sqlalchemy import text
 from autograder import runs
 from autograder.course import REPO, Course
 from autograder.feedback import feedback_path
+from autograder.gradebook import exists
 from autograder.intake import Submission
 from autograder.kept import kept_release
 from autograder.late import FILE as RULES
@@ -140,7 +141,7 @@ class Scored:
     # -- a student -------------------------------------------------------------------------------------------------
     def look(self) -> None:
         """Read what the gradebook says now."""
-        if not (self.course.data / "gradebook.db").is_file():
+        if not exists(self.course):
             self._marks, self._tests = {}, {}
             return
         with Gradebook(self.course.gradebook_url) as gradebook:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from autograder.course import UserError, put_programs_on_path
+from autograder.course import UserError
 from autograder.hub.classfile import Person
 from autograder.hub.layout import Layout
 from autograder.hub.settings import grader_environment
@@ -20,13 +20,7 @@ def enter(layout: Layout, students: list[Person]) -> None:
     """
     if not students:
         return
-    put_programs_on_path()
-    program = (
-        "import sys, json; from nbgrader.api import Gradebook\n"
-        "told = json.load(sys.stdin)\n"
-        "with Gradebook(told['url'], told['course']) as book:\n"
-        "    for one in told['students']: book.update_or_create_student(one.pop('name'), **one)\n"
-    )
+    program = "import sys; from autograder.gradebook import enter_from_stdin; sys.exit(enter_from_stdin())"
     rows = [{"name": s.name, "first_name": s.first, "last_name": s.last, "email": s.email} for s in students]
     told = json.dumps({"url": layout.course.gradebook_url, "course": layout.spec.course, "students": rows})
     uid = layout.grader_uid

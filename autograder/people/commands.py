@@ -1,4 +1,4 @@
-"""The commands for people: `report`, `export`, and `sample`, which writers of a lab use."""
+"""The commands for people: `report`, `export`, `gradebook copy`, and `sample`, which writers of a lab use."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
         help="the CSV that Canvas's gradebook or Moodle's grading worksheet gives: it is filled in",
     )
     one.set_defaults(run=_export)
+
+    one = commands.add_parser("gradebook", help="copy a gradebook: from its file to a PostgreSQL server, or back")
+    inner = one.add_subparsers(dest="gradebook_command", required=True)
+    one = inner.add_parser("copy", help="copy all rows, compare them, and say how many there are")
+    one.add_argument("source", metavar="FROM", help="a file, or postgresql+psycopg://USER@HOST/DATABASE")
+    one.add_argument("target", metavar="TO", help="the same; it has to be empty")
+    one.set_defaults(run=_copy)
 
     one = commands.add_parser("sample", help="make hand-ins from answer files, to try a lab's grading")
     one.add_argument("lab")
@@ -64,6 +71,20 @@ def _export(args: argparse.Namespace) -> int:
     if made.not_found:
         print(f"Not found in {args.roster}, or there more than once: {', '.join(made.not_found)}; enter these by hand.")
     return 1 if made.not_found else 0
+
+
+def _copy(args: argparse.Namespace) -> int:
+    from autograder.gradebook import is_file, named
+    from autograder.moving import copy, place
+
+    source, target = place(args.source), place(args.target)
+    if source == target:
+        raise UserError("FROM and TO are the same gradebook.")
+    counts = copy(source, target)
+    print(f"Copied {sum(counts.values())} rows: {', '.join(f'{n} {name}' for name, n in counts.items() if n)}.")
+    if not is_file(target):
+        print(f'The class uses it from now on with this line in its course.toml:\ngradebook = "{named(target)}"')
+    return 0
 
 
 def _sample(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import nbformat
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.course import Course, UserError, put_programs_on_path
+from autograder.gradebook import exists, told
 from autograder.results import Result, TestResult, load_all, path_of
 
 NOT_HANDED_IN = "not handed in"
@@ -54,10 +55,10 @@ def class_of(course: Course, lab: str) -> list[Entry]:
     Raises:
         UserError: the lab has never been released or graded here.
     """
-    if not (course.data / "gradebook.db").exists():
+    if not exists(course):
         raise UserError(f"There is no gradebook in {course.data}: grade {lab} first, or set COURSE_DATA.")
     put_programs_on_path()
-    with Gradebook(course.gradebook_url) as gradebook:
+    with told(course.gradebook_url), Gradebook(course.gradebook_url) as gradebook:
         return class_in(gradebook, course.data, lab)
 
 

@@ -1,0 +1,106 @@
+"""A PostgreSQL server for tests: Debian's, in a folder of its own, run by an unprivileged user, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+SECONDS = 60
+
+
+def needed() -> str:
+    """What is missing for these tests, and how to get it; "" where nothing is."""
+    if not BINARIES:
+        return "PostgreSQL is not installed: apt install postgresql"
+    if os.getuid() == 0 and not shutil.which("setpriv"):
+        return "setpriv is not installed: apt install util-linux"
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        return "psycopg is not installed: pip install -e '.[postgresql]'"
+    return ""
+
+
+class Server:
+    """A server on a Unix socket and on a port of loopback; over the port it asks for a password.
+
+    Use as a context manager. `user` owns its databases; `passfile` lets one in.
+    """
+
+    user = "grader"
+
+    def __init__(self) -> None:
+        if missing := needed():
+            pytest.skip(missing)
+        self.root = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # short: a socket's path has 107 letters
+        self.root.chmod(0o755)
+        self.password = secrets.token_urlsafe(12)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.passfile = self.root / "pgpass"
+        self._write(self.passfile, f"127.0.0.1:{self.port}:*:{self.user}:{self.password}\n")
+        self.databases = 0
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+
+    def _run(self, *words: str | Path) -> None:
+        who = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"] if os.getuid() == 0 else []
+        env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PGPASSFILE": str(self.passfile)}
+        done = subprocess.run(
+            [*who, *map(str, words)], capture_output=True, text=True, timeout=SECONDS, env=env, cwd=self.root
+        )
+        assert done.returncode == 0, f"{words[0]}: {done.stdout}{done.stderr}"
+
+    def __enter__(self) -> Server:
+        try:
+            first = self.root / "first"
+            self._write(first, self.password)
+            if os.getuid() == 0:
+                nobody = pwd.getpwnam("nobody")
+                for path in (self.root, first):
+                    os.chown(path, nobody.pw_uid, nobody.pw_gid)
+            self._run(BINARIES[-1] / "initdb", "-D", self.root / "data", "-U", self.user, "-A", "scram-sha-256",
+                      f"--pwfile={first}", "--no-sync", "-E", "UTF8")  # fmt: skip
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = f"-p {self.port} -k {self.root} -c listen_addresses=127.0.0.1 -c fsync=off"
+        control = ["-D", self.root / "data", "-w", "-t", str(SECONDS), "-l", self.root / "log", "-o", options]
+        self._run(BINARIES[-1] / "pg_ctl", "start", *control)
+
+    def stop(self) -> None:
+        """Stop it as an admin does in a hurry: connections are cut."""
+        self._run(BINARIES[-1] / "pg_ctl", "stop", "-D", self.root / "data", "-m", "fast", "-w", "-t", str(SECONDS))
+
+    def __exit__(self, *_: object) -> None:
+        if (self.root / "data" / "postmaster.pid").exists():
+            self.stop()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def database(self) -> str:
+        """The address of a new, empty database: without the password, which is in `passfile`."""
+        import psycopg
+
+        self.databases += 1
+        name = f"class{self.databases}"
+        address = f"host=127.0.0.1 port={self.port} user={self.user} dbname=postgres passfile={self.passfile}"
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"create database {name}")
+        return f"postgresql+psycopg://{self.user}@127.0.0.1:{self.port}/{name}"
