@@ -10,6 +10,8 @@ from typing import Any
 from autograder.course import UserError
 from autograder.hub.layout import Layout
 
+PAGE = 100
+
 
 class Refused(UserError):
     """The hub answered, and said no."""
@@ -51,3 +53,10 @@ class Hub:
         except OSError as error:
             raise Refused(f"The hub at {self.base} did not answer {method} {path} ({error}).") from None
         return json.loads(text) if text else None
+
+    def users(self) -> list[dict[str, Any]]:
+        """All users that the hub has; it gives them in pages."""
+        found: list[dict[str, Any]] = []
+        while page := self.ask("GET", f"/users?offset={len(found)}&limit={PAGE}"):
+            found += page
+        return found

@@ -28,9 +28,9 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     one.add_argument("folder", type=Path)
     one.add_argument("name", nargs="*", help="user names")
     one.add_argument("--csv", type=Path, metavar="FILE", help="students: columns name,first,last,email")
-    one.add_argument("--role", default="student", choices=("student", "instructor"))
+    one.add_argument("--role", choices=("student", "instructor"), help="of those named; student if new")
     one.add_argument("--remove", action="store_true", help="take them out; files and marks stay")
-    one.add_argument("--new-password", action="store_true", help="give those named a new password")
+    one.add_argument("--new-password", action="store_true", help="for people enrolled: it ends their logins too")
     for field in ("first", "last", "email"):
         one.add_argument(f"--{field}", default="")
     one.set_defaults(run=_enrol)
@@ -51,7 +51,7 @@ def _tell(given: dict[str, str]) -> None:
     for name, password in given.items():
         print(f"    {name:<20} {password}")
     if given:
-        print("Hand these out now: they are kept hashed, and `enrol` alone gives new ones.")
+        print("Hand these out now: they are kept hashed, and `enrol NAME --new-password` gives others.", flush=True)
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -77,11 +77,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _enrol(args: argparse.Namespace) -> int:
     from autograder.course import UserError
-    from autograder.hub.classfile import Person, read_roster
-    from autograder.hub.enrol import enrol, leave
+    from autograder.hub.classfile import read_roster
+    from autograder.hub.enrol import asked, enrol, leave, renew
     from autograder.hub.layout import Layout
-    from autograder.hub.passwords import Passwords
-    from autograder.hub.people import enrolled
 
     layout = Layout.of(args.folder)
     roster = read_roster(args.csv) if args.csv else []
@@ -89,17 +87,12 @@ def _enrol(args: argparse.Namespace) -> int:
     if not names:
         raise UserError("Nobody was named: give user names, or --csv FILE.")
     if args.remove:
-        told = leave(layout, names)
-        print(f"Taken out: {', '.join(names)}.")
+        done, told = "Taken out", leave(layout, names)
+    elif args.new_password:
+        done, told = "New password for", renew(layout, names, _tell)
     else:
         about = {"first": args.first, "last": args.last, "email": args.email}
-        known = enrolled(layout)
-        people = [known.get(name, Person(name, args.role, **about)) if args.new_password else
-                  Person(name, args.role, **about) for name in args.name]  # fmt: skip
-        given, told = enrol(layout, roster + people)
-        if args.new_password:
-            given |= {name: Passwords(layout.secrets / "passwords.json").give(name) for name in names}
-        print(f"Enrolled: {', '.join(names)}.")
-        _tell(given)
+        done, told = "Enrolled", enrol(layout, asked(layout, args.name, args.role, about, roster), _tell)
+    print(f"{done}: {', '.join(names)}.")
     print("The running hub knows." if told else "No hub runs; it will know when it starts.")
     return 0

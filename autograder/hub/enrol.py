@@ -6,6 +6,7 @@ role, and the gradebook. nbgrader's own command answers 0 where the hub refused,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from autograder.course import UserError
@@ -15,42 +16,82 @@ from autograder.hub.classfile import Person
 from autograder.hub.gradebook import enter
 from autograder.hub.init import enrol_in_folder
 from autograder.hub.layout import Layout
+from autograder.hub.members import enter_hub, forget
+from autograder.hub.passwords import Passwords
 from autograder.hub.shield import write_names
 
+Tell = Callable[[dict[str, str]], None]
 
-def enrol(layout: Layout, newcomers: list[Person]) -> tuple[dict[str, str], bool]:
-    """Enrol people everywhere; the passwords given to new ones, and whether a running hub was told.
+
+def asked(
+    layout: Layout, names: list[str], role: str | None, about: dict[str, str], roster: list[Person]
+) -> list[Person]:
+    """The people that a command names; what it leaves out of somebody known stays as it was.
+
+    Raises:
+        UserError: a name cannot be one or stands twice, or the roster of students has an instructor in it.
+    """
+    known = people.enrolled(layout)
+    teaching = [one.name for one in roster if one.name in known and known[one.name].role != one.role]
+    if teaching := [name for name in teaching if known[name].active]:
+        raise UserError(
+            f"{', '.join(teaching)} is an instructor here and stands in the roster of students: take the line out, or "
+            "say `hub enrol FOLDER NAME --role student` first."
+        )
+    people_asked = list(roster)
+    for name in names:
+        before = known.get(name)
+        people_asked.append(Person(name, role or (before.role if before else "student"), **about))
+    every = [one.name for one in people_asked]
+    if twice := sorted({name for name in every if every.count(name) > 1}):
+        raise UserError(f"{', '.join(twice)} was named twice: nobody was enrolled; name each person once.")
+    return [_kept(one, known.get(one.name)) for one in people_asked]
+
+
+def _kept(person: Person, before: Person | None) -> Person:
+    if before is None:
+        return person
+    return replace(person, **{key: getattr(person, key) or getattr(before, key) for key in ("first", "last", "email")})
+
+
+def enrol(layout: Layout, newcomers: list[Person], tell: Tell) -> bool:
+    """Enrol people everywhere; whether a running hub was told.
+
+    tell: called with the passwords given to new people, before anything that can be refused: they are kept nowhere.
 
     Raises:
         UserError: a step was refused; what was entered before it stays, and the command can be repeated.
     """
-    given = enrol_in_folder(layout, newcomers)
+    tell(enrol_in_folder(layout, newcomers))
     write_names(layout)
     hub = Hub(layout)
     told = hub.runs()
     if told:
-        hub.ask("POST", "/users", {"usernames": [person.name for person in newcomers]}, fine=(409,))
-        for person in newcomers:
-            _group(hub, layout, person)
-        _check(hub, layout, newcomers)
+        enter_hub(hub, layout, newcomers)
     enter(layout, [person for person in newcomers if person.role == "student"])
-    return given, told
+    return told
 
 
-def _group(hub: Hub, layout: Layout, person: Person) -> None:
-    """Put a person into the group of their role and out of the other."""
-    for kind, role in (("nbgrader", "student"), ("formgrade", "instructor")):
-        path = f"/groups/{kind}-{layout.spec.course}/users"
-        hub.ask("POST" if person.role == role else "DELETE", path, {"users": [person.name]})
+def renew(layout: Layout, names: list[str], tell: Tell) -> bool:
+    """Give people new passwords, end their servers and log them out everywhere; whether a running hub was told.
 
-
-def _check(hub: Hub, layout: Layout, newcomers: list[Person]) -> None:
-    """Read back what the hub has now."""
-    for person in newcomers:
-        kind = "formgrade" if person.role == "instructor" else "nbgrader"
-        groups = (hub.ask("GET", f"/users/{person.name}") or {}).get("groups", [])
-        if f"{kind}-{layout.spec.course}" not in groups:
-            raise UserError(f"The hub has {person.name} in {groups or 'no group'}: enrol them again, or see its log.")
+    Raises:
+        UserError: somebody is not enrolled, the class has no passwords of its own, or the hub refused.
+    """
+    known = people.active(layout)
+    if layout.spec.login["kind"] != "password":
+        raise UserError(f"People log in by {layout.spec.login['kind']} here: their password is not the hub's to give.")
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(f"Not enrolled: {', '.join(unknown)}; nobody got a new password.")
+    passwords = Passwords(layout.secrets / "passwords.json")
+    tell({name: passwords.give(name) for name in names})
+    hub = Hub(layout)
+    if not hub.runs():
+        return False
+    for name in names:
+        forget(hub, name)
+    enter_hub(hub, layout, [known[name] for name in names])
+    return True
 
 
 def leave(layout: Layout, names: list[str]) -> bool:
@@ -59,14 +100,13 @@ def leave(layout: Layout, names: list[str]) -> bool:
     Raises:
         UserError: somebody is not enrolled, or the hub refused.
     """
-    known = people.enrolled(layout)
+    known = people.active(layout)
     if unknown := [name for name in names if name not in known]:
-        raise UserError(f"Not enrolled: {', '.join(unknown)}.")
-    people.write(layout, known | {name: replace(known[name], active=False) for name in names})
+        raise UserError(f"Not enrolled: {', '.join(unknown)}; nobody was taken out.")
+    people.write(layout, people.enrolled(layout) | {name: replace(known[name], active=False) for name in names})
     hub = Hub(layout)
     if not hub.runs():
         return False
     for name in names:
-        hub.ask("DELETE", f"/users/{name}/server", fine=(400, 404))
-        hub.ask("DELETE", f"/users/{name}", fine=(404,))  # with it go its groups, cookies and tokens
+        forget(hub, name)
     return True

@@ -37,6 +37,8 @@ PRIVATE = ("secrets", "hub", "log")
 def init(class_file: Path, folder: Path) -> tuple[Layout, dict[str, str]]:
     """Make or refresh a class's folder; its layout, and the passwords that were given to people new in it.
 
+    Who was taken out stays out, though the YAML file names them: `hub enrol` brings them back.
+
     Raises:
         UserError: the YAML file is not right, or a lab that it names cannot be released.
     """
@@ -47,7 +49,8 @@ def init(class_file: Path, folder: Path) -> tuple[Layout, dict[str, str]]:
     _keep_class(class_file, folder / "class.yaml")
     layout = Layout.of(folder)
     _folders(layout)
-    given = enrol_in_folder(layout, list(spec.people))
+    left = people.enrolled(layout).keys() - people.active(layout).keys()
+    given = enrol_in_folder(layout, [person for person in spec.people if person.name not in left])
     _secrets(layout)
     _bundle(layout)
     _lectures(layout)

@@ -21,6 +21,7 @@ import psutil
 from autograder.course import REPO, UserError
 from autograder.hub.api import Hub
 from autograder.hub.layout import Layout
+from autograder.hub.members import catch_up
 from autograder.hub.shield import KEEPER
 
 START_S, STOP_S, END_S = 120.0, 80.0, 10.0
@@ -63,11 +64,16 @@ class Runner:
             )  # fmt: skip
         until = time.monotonic() + START_S
         hub = Hub(self.layout)
-        while not (hub.runs() and self._grader_answers(hub)):
+        while not (hub.runs() and self._grader_answers(hub) and self._proxy_leads_to_it(hub)):
             if self.process.poll() is not None or time.monotonic() > until:
                 log = self.layout.log
                 raise UserError(f"The hub did not start; its log {log} ends with: {last_words(log)}")
             time.sleep(0.3)
+        try:
+            for mended in catch_up(self.layout):
+                self.say(mended)
+        except UserError as error:  # the class goes on; the doctor tells of the same
+            self.say(f"The hub could not be brought in step with people.csv: {error} See `hub doctor`.")
 
     def _grader_answers(self, hub: Hub) -> bool:
         """Whether the grading service answers; it sends whoever comes without a login to the hub."""
@@ -78,6 +84,14 @@ class Runner:
         except urllib.error.HTTPError:
             return True
         except OSError:
+            return False
+
+    def _proxy_leads_to_it(self, hub: Hub) -> bool:
+        """Whether the public address leads to the hub: a proxy that has just started knows no way to the hub."""
+        try:
+            with hub.opener.open(f"{self.layout.spec.address.url}hub/health", timeout=5):
+                return True
+        except OSError:  # an HTTPError is one
             return False
 
     def watch(self) -> int:

@@ -71,6 +71,7 @@ def _server(layout: Layout, role: str) -> dict[str, Any]:
     settings: dict[str, Any] = {"ServerApp": server, "KernelManager": {"transport": "ipc"}}
     if role == "grader":
         server |= {"allow_root": True, "root_dir": str(layout.data), "default_url": "/formgrader/"}
+        settings["HubOAuth"] = {"cache_max_age": 30}  # seconds that one who is taken out may still look
         # JupyterLab shows formgrader in a frame of the same address; the hub's default forbids frames altogether.
         server["tornado_settings"] = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
     else:

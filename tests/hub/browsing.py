@@ -50,9 +50,10 @@ class Person:
         self.page: Page = context.new_page()
 
     def picture(self, what: str) -> None:
-        """Save what the page looks like now."""
+        """Save what the page looks like now, with what moves at its end."""
         Person.taken += 1
-        self.page.screenshot(path=self.pictures / f"{Person.taken:02d}_{self.name}_{what}.png")
+        path = self.pictures / f"{Person.taken:02d}_{self.name}_{what}.png"
+        self.page.screenshot(path=path, animations="disabled")
 
     def log_in(self) -> None:
         """Log in, and wait until the server is up, the lectures are pulled and their index is shown."""
@@ -81,7 +82,9 @@ class Student(Person):
         self.kernel_idle()
 
     def kernel_idle(self, limit_s: float = 2 * WAIT_S) -> None:
-        """Wait until the notebook's kernel is connected and has nothing to do."""
+        """Wait until the notebook has a kernel, and it has nothing to do: without one it counts as idle too."""
+        name = self.page.locator(f"{FRONT} .jp-Toolbar-kernelName", has_text="Python 3")
+        expect(name).to_be_visible(timeout=limit_s * 1000)
         state = self.page.locator(f"{FRONT} .jp-Notebook-ExecutionIndicator")
         expect(state).to_have_attribute("data-status", "idle", timeout=limit_s * 1000)
 
@@ -93,9 +96,9 @@ class Student(Person):
 
     def run_all(self, limit_s: float = 240) -> None:
         """Run all cells, and wait until none runs any more."""
-        self.menu("Run", "Run All Cells")
-        time.sleep(1)
         running = self.page.locator(f"{FRONT} .jp-InputPrompt", has_text="[*]")
+        self.menu("Run", "Run All Cells")
+        expect(running.first).to_be_attached()
         expect(running).to_have_count(0, timeout=limit_s * 1000)
         self.kernel_idle()
 

@@ -7,13 +7,9 @@ hangs, and looks around in the grader for what it should not see.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import nbformat
 import pytest
@@ -21,10 +17,8 @@ import pytest
 playwright = pytest.importorskip("playwright.sync_api", reason="make test-hub has an environment with a browser")
 
 from autograder.course import REPO  # noqa: E402
-from autograder.hub.api import Hub  # noqa: E402
-from autograder.hub.passwords import Passwords  # noqa: E402
 from autograder.hub.settings import grader_environment  # noqa: E402
-from tests.hub.a_class import RunningClass, hub_command, processes_of  # noqa: E402
+from tests.hub.a_class import RunningClass  # noqa: E402
 from tests.hub.browsing import Instructor, Student, open_browser, pictures_folder, until  # noqa: E402
 
 pytestmark = [pytest.mark.hub, pytest.mark.timeout(900)]
@@ -47,12 +41,6 @@ print("SEEN", json.dumps({{
     "tokens": [name for name in os.environ if "TOKEN" in name or "JUPYTERHUB" in name],
     "paths": [path for path in {paths!r} if os.path.exists(path)], "hub": _open}}))
 """
-
-
-@pytest.fixture(scope="module")
-def klass() -> Iterator[RunningClass]:
-    with RunningClass() as running:
-        yield running
 
 
 def reference() -> dict[str, str]:
@@ -273,57 +261,3 @@ def hidden_lines() -> list[str]:
     blocks = re.findall(r"### BEGIN HIDDEN TESTS(.*?)### END HIDDEN TESTS", text, re.DOTALL)
     lines = {line.strip(' ",').removesuffix("\\n") for block in blocks for line in block.splitlines()}
     return [line for line in lines if len(line) > 20 and line not in released]
-
-
-def test_enrolling_reaches_every_place_or_fails(klass: RunningClass) -> None:
-    folder, hub = klass.layout.folder, Hub(klass.layout)
-    done = hub_command("enrol", folder, "cy", "--first", "Cy", "--last", "Young", "--email", "cy@example.org")
-    assert done.returncode == 0 and "The running hub knows." in done.stdout, done.stdout + done.stderr
-    assert hub.ask("GET", "/users/cy")["groups"] == ["nbgrader-llm"]
-    with sqlite3.connect(klass.layout.data / "gradebook.db") as book:
-        assert book.execute("select first_name, email from student where id = 'cy'").fetchall() == [
-            ("Cy", "cy@example.org")
-        ]
-    (password,) = re.findall(r"^ {4}cy +(\S+)$", done.stdout, re.MULTILINE)
-    assert Passwords(klass.layout.secrets / "passwords.json").right("cy", password)
-    assert hub_command("enrol", folder, "cy", "--remove").returncode == 0
-    assert hub.ask("GET", "/users/cy", fine=(404,)) is None
-
-    token = klass.layout.secrets / "enrol_token"
-    right = token.read_text()
-    token.write_text("wrong")
-    try:
-        refused = hub_command("enrol", folder, "dan")
-    finally:
-        token.write_text(right)
-    assert refused.returncode == 2 and "The hub refused POST /users: 403" in refused.stderr
-    assert hub_command("enrol", folder, "Not A Name").returncode == 2
-
-
-def test_a_killed_hub_comes_back_to_the_same_servers(klass: RunningClass) -> None:
-    with playwright.sync_playwright() as driver:
-        browser = open_browser(driver)
-        ada = Student(browser, klass.url, "ada", klass.passwords["ada"], pictures_folder(keep=True))
-        ada.log_in()
-        started = json.loads(ada.ask("GET", "/user/ada/api/status"))["started"]
-        pid = int((klass.layout.hub / "hub.pid").read_text())
-        os.kill(pid, signal.SIGKILL)
-        until("the hub was started again", lambda: not os.path.exists(f"/proc/{pid}") and Hub(klass.layout).runs(), 120)
-        until("ada's server is reached", lambda: reached(ada, started), 60)
-        browser.close()
-
-
-def reached(ada: Student, started: str) -> bool:
-    """Whether the server that ran before the hub was killed answers through the new proxy."""
-    try:
-        return json.loads(ada.ask("GET", "/user/ada/api/status"))["started"] == started
-    except (AssertionError, ValueError, playwright.Error):
-        return False
-
-
-def test_stopping_leaves_no_process(klass: RunningClass) -> None:
-    """Runs last: the class that was used is stopped, with servers and kernels running."""
-    assert any("singleuser" in line for line in processes_of(klass.layout.folder))
-    assert "nothing of it is left" in klass.stop()
-    assert klass.process.returncode == 0
-    assert processes_of(klass.layout.folder) == []
