@@ -59,7 +59,8 @@ my_progress()
 #    code.
 # 3. Check the whole lab in a fresh kernel, from a terminal in the course folder: `python -m utils.selfcheck
 #    labs/lab01_allreduce/lab01_allreduce.ipynb`
-# 4. Save, and hand in the `.ipynb` file. The marker runs your tests and some that you cannot see.
+# 4. Save, and hand in the `.ipynb` file; on a hub, press *Submit* in *Nbgrader > Assignment List*. The marker
+#    runs your tests and some that you cannot see.
 #
 # ## In one line
 #

@@ -56,7 +56,9 @@ def write_settings(layout: Layout) -> None:
         folder = layout.settings(role)
         (folder / "labconfig").mkdir(parents=True, exist_ok=True)
         _json(folder / "jupyter_server_config.json", _server(layout, role))
-        _json(folder / "labconfig" / "page_config.json", {"disabledExtensions": _hidden(role)})
+        # Nobody builds JupyterLab here: asking whether it should be costs each server a run of node.
+        page = {"disabledExtensions": _hidden(role), "buildAvailable": False, "buildCheck": False}
+        _json(folder / "labconfig" / "page_config.json", page)
         _json(folder / "labconfig" / "default_setting_overrides.json", _looks())
         text = GRADER_NBGRADER if role == "grader" else STUDENT_NBGRADER
         values = {"course": layout.spec.course, "exchange": EXCHANGE, "folder": str(layout.folder)}
@@ -69,6 +71,7 @@ def _server(layout: Layout, role: str) -> dict[str, Any]:
     server: dict[str, Any] = {"jpserver_extensions": extensions}
     # Kernels talk by sockets in their owner's folder: no ports to run out of, or to be listened on.
     settings: dict[str, Any] = {"ServerApp": server, "KernelManager": {"transport": "ipc"}}
+    settings["LabApp"] = {"extension_manager": "readonly"}  # the other asks PyPI what there is
     if role == "grader":
         server |= {"allow_root": True, "root_dir": str(layout.data), "default_url": "/formgrader/"}
         settings["HubOAuth"] = {"cache_max_age": 30}  # seconds that one who is taken out may still look

@@ -22,7 +22,7 @@ def missing() -> list[str]:
     programs = {"bwrap": "bubblewrap", "git": "git", "node": "nodejs npm"}
     lacks += [f"{name} (apt install {package})" for name, package in programs.items() if not shutil.which(name)]
     if not browser():
-        lacks.append("a browser (apt install chromium fonts-noto-cjk)")
+        lacks.append("a browser (apt install chromium fonts-wqy-microhei)")
     if not (Path(sys.prefix) / "node" / "node_modules" / ".bin" / "configurable-http-proxy").exists():
         lacks.append("the hub's proxy (remove .venv-hub and run make again)")
     return lacks

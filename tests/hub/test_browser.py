@@ -97,7 +97,8 @@ def release(grace: Instructor) -> None:
 def hand_in(ada: Student) -> None:
     ada.log_in()
     ada.run_all()  # the index tells where a student stands, and runs a cell on four ranks
-    assert "rank 3: 0 + 1 + 2 + 3 = 6" in ada.page.locator(".jp-NotebookPanel").text_content()
+    index = ada.page.locator(".jp-NotebookPanel").text_content()
+    assert "rank 3: 0 + 1 + 2 + 3 = 6" in index and "Nbgrader > Assignment List" in index
     ada.picture("index_run")
     ada.menu("Nbgrader")
     assert ada.page.locator(".lm-Menu-item", has_text="Formgrader").count() == 0

@@ -76,6 +76,9 @@ def test_map_links_to_every_lab_beside_the_notebooks(course):
     assert "[lab02_data_parallel](../labs/lab02_data_parallel/lab02_data_parallel.ipynb) | checked" in table
 
 
-def test_no_labs_is_said_in_words(tmp_path):
+def test_no_labs_is_said_in_words(tmp_path, monkeypatch):
     assert find_labs(tmp_path) == []
-    assert "No labs are here yet" in my_progress(tmp_path).data
+    monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
+    assert "No labs are here yet: there is no `labs` folder" in my_progress(tmp_path).data
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada")
+    assert "No labs are here yet: fetch one in the menu" in my_progress(tmp_path).data
