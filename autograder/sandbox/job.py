@@ -35,8 +35,9 @@ class Place:
 
     image (COURSE_POD_IMAGE): has Python and the course's packages. namespace (COURSE_POD_NAMESPACE), kubectl
     (COURSE_POD_KUBECTL), context (COURSE_POD_CONTEXT). cpu (COURSE_POD_CPU): cores of each. wait_s (COURSE_POD_WAIT_S):
-    how long a pod may wait for a node and its image. deadline_s (COURSE_POD_DEADLINE_S): after which the cluster ends
-    it. extra (COURSE_POD_EXTRA, a YAML file): more of the pod's specification, such as nodeSelector or tolerations.
+    how long a pod may wait for a node and its image. start_s (COURSE_POD_START_S): how long the answering process may
+    take to load torch there. deadline_s (COURSE_POD_DEADLINE_S): after which the cluster ends the pod.
+    extra (COURSE_POD_EXTRA, a YAML file): more of the pod's specification, such as nodeSelector or tolerations.
     """
 
     image: str
@@ -45,6 +46,7 @@ class Place:
     context: str = ""
     cpu: str = "1"
     wait_s: float = 300.0
+    start_s: float = 180.0
     deadline_s: float = 3600.0
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -63,7 +65,7 @@ class Place:
         """The place that the variables name. Raises SandboxRefused."""
         given = {name: os.environ.get(f"COURSE_POD_{name.upper()}", "") for name in cls.__dataclass_fields__}
         plain: dict[str, Any] = {name: text for name, text in given.items() if text and name not in ("image", "extra")}
-        for name in ("wait_s", "deadline_s"):
+        for name in ("wait_s", "start_s", "deadline_s"):
             if name in plain:
                 plain[name] = _seconds(f"COURSE_POD_{name.upper()}", plain[name])
         return cls(image=given["image"], extra=_extra(given["extra"]), **plain)

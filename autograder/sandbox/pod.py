@@ -78,7 +78,7 @@ class Pod(Sandbox):
         self.relay.send(b"R", json.dumps(asked).encode())
         self.channel = Channel(self, self.relay.channel, self.relay.out, self.relay.err)
         try:
-            self.channel.set_up(self._settings(env), self.limits.start_s)
+            self.channel.set_up(self._settings(env), self.place.start_s)
         except Ended as ended:  # no student's code has run yet
             self.exit_code(0)  # a pod that was lost is told as that
             raise SandboxRefused(f"in a pod of the image {self.place.image} {ended}.") from None
@@ -114,7 +114,7 @@ class Pod(Sandbox):
 
     def _greet(self) -> None:
         """Hear the pod's first word, and refuse an image or a cluster that does not do."""
-        hello = self.relay.wait(b"H", self.limits.start_s)
+        hello = self.relay.wait(b"H", self.place.start_s)
         if hello is None:
             said = f"it sent {self.relay.fault}" if self.relay.fault else self.relay.words()
             raise SandboxRefused(

@@ -157,9 +157,10 @@ def test_no_pod_is_refused_with_the_clusters_reason(cluster, monkeypatch, does: 
         ({"hang": 20}, "did not answer kubectl exec"),
     ],
 )
-def test_a_pod_that_does_not_speak_is_refused(cluster, does: dict[str, Any], told: str) -> None:
+def test_a_pod_that_does_not_speak_is_refused(cluster, monkeypatch, does: dict[str, Any], told: str) -> None:
     cluster(**does)
-    with pytest.raises(SandboxRefused, match=told), open_sandbox("pod", limits=Limits(start_s=3)) as box:
+    monkeypatch.setenv("COURSE_POD_START_S", "3")
+    with pytest.raises(SandboxRefused, match=told), open_sandbox("pod") as box:
         box.start()
 
 

@@ -40,7 +40,7 @@ def test_a_pod_answers_sees_nothing_and_ends_whole(cluster, tmp_path: Path) -> N
     files = tmp_path / "submission"
     files.mkdir()
     (files / "data.txt").write_text("7")
-    with open_sandbox("pod", files, Limits(launch_s=60, start_s=120), ["utils/engine"]) as box:
+    with open_sandbox("pod", files, Limits(launch_s=60), ["utils/engine"]) as box:
         channel = box.start()
         assert "no network, no token, read-only" in box.describe()
         assert see(channel, "x = 5", "(x + 1, open('data.txt').read())") == (6, "7")
@@ -84,8 +84,7 @@ facts = dict(
     shown=importlib.util.find_spec("utils.cost") is not None,
     network=tried(socket.create_connection, ("1.1.1.1", 53), 1), names=sorted(os.environ),
     write=tried(open, "/usr/x", "w"), token=os.path.exists("/var/run/secrets"),
-    privileges=[l for l in open("/proc/self/status") if l.startswith(("CapEff", "CapBnd", "NoNewPrivs"))],
-    processes=sorted(n for n in os.listdir("/proc") if n.isdigit())[:1],
+    privileges=[l for l in open("/proc/self/status") if l.startswith(("CapEff", "CapPrm", "NoNewPrivs"))],
 )"""
     facts = see(channel, code, "facts")
     assert facts["user"] and facts["shown"] and not facts["repository"] and not facts["hidden"] and not facts["token"]
@@ -120,14 +119,14 @@ for pid in (n for n in os.listdir("/proc") if n.isdigit()):
         os.kill(int(pid), signal.SIGKILL)
 import time; time.sleep(20)
 """
-    with open_sandbox("pod", limits=Limits(start_s=120)) as box:
+    with open_sandbox("pod") as box:
         run = box.start().cell(1, code, 30)
         assert (run.status, run.exit_code, box.ended_because) == ("died", -9, "")
 
 
 def test_too_many_processes_end_the_pod(cluster) -> None:
     cluster()
-    with open_sandbox("pod", limits=Limits(start_s=120, processes=25)) as box:
+    with open_sandbox("pod", limits=Limits(processes=25)) as box:
         code = "import subprocess, time\nkept = [subprocess.Popen(['sleep', '99']) for _ in range(40)]\ntime.sleep(20)"
         run = box.start().cell(1, code, 30)
         assert (run.status, box.ended_because) == ("died", "it started more than 25 processes")
@@ -139,13 +138,12 @@ def test_too_many_processes_end_the_pod(cluster) -> None:
         ({"reason": "Evicted", "message": "The node was low on resource: memory."},
          r"the cluster took pod answers-\w+-x1y2z away \(Evicted: The node was low on resource: memory\.\): grade it"),
         ({"terminated": "OOMKilled"}, "it used more than 4.0 GiB of memory"),
-        ({"reason": "DeadlineExceeded", "message": "x"}, "its pod ran for more than 3600 s"),
     ],
 )  # fmt: skip
 def test_a_pod_that_is_ended_from_outside(cluster, end: dict[str, str], wanted: str) -> None:
     """What the cluster did costs nobody marks; a limit that the pod went past is the student's."""
     state = cluster()
-    with open_sandbox("pod", limits=Limits(start_s=120)) as box:
+    with open_sandbox("pod") as box:
         channel = box.start()
         (state / f"{box.name}.end").write_text(json.dumps(end))
         run = 'import os; os.write(1, b"x")\nimport time; time.sleep(0.1)'
@@ -160,7 +158,7 @@ def test_a_pod_that_is_ended_from_outside(cluster, end: dict[str, str], wanted: 
 
 def test_garbage_in_the_middle_is_flagged_as_forged(cluster, monkeypatch) -> None:
     cluster()
-    with open_sandbox("pod", limits=Limits(start_s=120)) as box:
+    with open_sandbox("pod") as box:
         channel = box.start()
         box.relay.inbox += b"\x00\x01garbage"  # as if it had come from the pod
         with pytest.raises(Forged, match="the pod with the student's code sent bytes that are no frame of ours"):
@@ -193,9 +191,9 @@ ENDS = "import os\nos._exit(3)\n"
 READS = "def answer_steps(p):\n    return int(open('data.txt').read())\n"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_class_gets_the_same_marks_in_pods_as_in_bubblewrap(cluster, tmp_path: Path) -> None:
-    """Every test's points, status, message and flags, of right, wrong, blank and hostile submissions with files."""
+    """Points, status, message, flags: of a right one, of a wrong one that reads a file, and of one that ends itself."""
     cluster()
     shutil.copytree(REPO / "tests" / "toy_lab" / "solutions", tmp_path / "solutions")
     course = Course(tmp_path / "solutions", tmp_path / "labs", tmp_path / "bubblewrap")
@@ -209,25 +207,23 @@ def test_a_class_gets_the_same_marks_in_pods_as_in_bubblewrap(cluster, tmp_path:
             r.student: (r.status, r.score, r.flags, [(t.id, t.points, t.status, t.message) for t in r.tests])
             for r in results
         }
-        assert all(("pod" in r.isolation) == (kind == "pod") for r in results)
+        assert {r.student: r.isolation for r in results if not r.isolation.startswith(kind)} == {}, told[kind]
     assert told["pod"] == told["bubblewrap"]
     scores = {student: result[1] for student, result in told["pod"].items()}
-    assert scores == {"right": 20, "wrong": 15, "ends": 10, "blank": 0, "reads": 20}
+    assert scores == {"right": 20, "wrong": 15, "ends": 10}
 
 
 def _hand_in(course: Course, folder: Path) -> None:
     released = nbformat.read(course.releases / TOY / f"{TOY}.ipynb", as_version=4)
     reference = {c.id: c.source for c in nbformat.read(course.solutions / TOY / f"{TOY}.ipynb", as_version=4).cells}
-    changed = {
-        "right": {}, "wrong": {"pass_on": WRONG}, "ends": {"answer_steps": ENDS}, "reads": {"answer_steps": READS},
-    }  # fmt: skip
-    for student in (*changed, "blank"):
+    changed = {"right": {}, "wrong": {"pass_on": WRONG, "answer_steps": READS}, "ends": {"answer_steps": ENDS}}
+    for student in changed:
         notebook = copy.deepcopy(released)
         for cell in notebook.cells:
-            if student != "blank" and cell.metadata.get("nbgrader", {}).get("solution"):
+            if cell.metadata.get("nbgrader", {}).get("solution"):
                 cell.source = changed[student].get(cell.id, reference[cell.id])
         place = folder / student / TOY
         place.mkdir(parents=True)
         nbformat.write(notebook, place / f"{TOY}.ipynb")
-        if student == "reads":
+        if student == "wrong":
             (place / "data.txt").write_text("6")
