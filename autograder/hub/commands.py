@@ -35,6 +35,41 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
         one.add_argument(f"--{field}", default="")
     one.set_defaults(run=_enrol)
 
+    one = inner.add_parser("backup", help="the whole class in one new private file, while it goes on")
+    one.add_argument("folder", type=Path)
+    one.add_argument("file", type=Path)
+    one.set_defaults(run=_backup)
+
+    one = inner.add_parser("restore", help="a class's folder from such a file, here or elsewhere")
+    one.add_argument("file", type=Path)
+    one.add_argument("folder", type=Path, help="a new one")
+    one.set_defaults(run=_restore)
+
+
+def _backup(args: argparse.Namespace) -> int:
+    from autograder.hub.backup import backup
+    from autograder.hub.layout import Layout
+
+    kept = backup(Layout.of(args.folder), args.file)
+    print(f"{args.file}: {kept.files} files of {kept.bytes / 2**20:.0f} MiB.")
+    print("It holds marks, hand-ins, hashed passwords and tokens: keep it as safe as the class.")
+    if kept.left:
+        print(f"Left out, since they are no plain files: {', '.join(kept.left)}.")
+    return 0
+
+
+def _restore(args: argparse.Namespace) -> int:
+    from autograder.hub.backup import SERVER_COPY, restore
+    from autograder.hub.people import active
+
+    layout = restore(args.file, args.folder)
+    print(f"The class {layout.spec.course} with {len(active(layout))} people is in {layout.folder}.")
+    if (layout.folder / SERVER_COPY).is_file():
+        print(f"Its gradebook was on a server, and is {layout.folder / SERVER_COPY} here: if the server lost it, "
+              "`python -m autograder gradebook copy` it into an empty database.")  # fmt: skip
+    print(f"Next: python -m autograder hub doctor {args.folder}; python -m autograder hub run {args.folder}")
+    return 0
+
 
 def _init(args: argparse.Namespace) -> int:
     from autograder.hub.init import init
