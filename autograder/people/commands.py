@@ -64,10 +64,12 @@ def _export(args: argparse.Namespace) -> int:
     course = Course.default()
     lab = course.lab(args.lab)
     made = export(class_of(course, lab), lab, args.format, args.roster)
-    write(made.rows, args.out)
+    write(made.rows, args.out, made.delimiter, made.mark)
     print(f"Written: {args.out}")
     if made.without_grade:
         print(f"Left empty, since there is no grade: {', '.join(made.without_grade)}.")
+    if made.decided:
+        print(f"Left as Canvas has it, excused (EX) or not assigned (N/A): {', '.join(made.decided)}.")
     if made.not_found:
         print(f"Not found in {args.roster}, or there more than once: {', '.join(made.not_found)}; enter these by hand.")
     return 1 if made.not_found else 0

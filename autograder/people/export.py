@@ -30,11 +30,17 @@ GRADEBOOK = (
 
 @dataclass
 class Exported:
-    """What was written, and who is not in it: students without a grade, and graded ones whom the roster lacks."""
+    """What to write, and who is not in it: without a grade, not in the roster, or decided upon in Canvas.
+
+    delimiter and mark are those of the roster: a spreadsheet in some languages opens no other file rightly.
+    """
 
     rows: list[list[Any]]
     without_grade: list[str] = field(default_factory=list)
     not_found: list[str] = field(default_factory=list)
+    decided: list[str] = field(default_factory=list)
+    delimiter: str = ","
+    mark: str = ""
 
 
 def export(entries: Sequence[Entry], lab: str, form: str, roster: Path | None = None) -> Exported:
@@ -114,14 +120,15 @@ def _filled(entries: Sequence[Entry], lab: str, form: str, path: Path) -> Export
     roster.prepare(lab, highest)
     graded = [entry for entry in entries if entry.score is not None]
     missing = [entry.student for entry in graded if not roster.fill(entry, _number(entry.score))]
-    return Exported(roster.rows, not_found=missing)
+    return Exported(roster.rows, [], missing, roster.decided, roster.delimiter, roster.mark)
 
 
-def write(rows: Iterable[Sequence[Any]], path: Path) -> None:
+def write(rows: Iterable[Sequence[Any]], path: Path, delimiter: str = ",", mark: str = "") -> None:
     """Write rows as CSV in UTF-8, quoted where needed, making the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
+        file.write(mark)
+        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,8 @@
-"""A table of students as Canvas or Moodle lets you download it, to be filled with scores and sent back."""
+"""A table of students as Canvas or Moodle lets you download it, to be filled with scores and sent back.
+
+What their importers do with it is in tests/deploy/test_lms.py. Canvas takes commas and semicolons, so its file keeps
+the ones it came with; Moodle's worksheet is read with commas, however a spreadsheet saved it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,12 @@ from pathlib import Path
 from autograder.course import UserError
 from autograder.people.roll import Entry
 
-CANVAS_IDS = ("Student", "ID", "SIS User ID", "SIS Login ID")
+CANVAS_IDS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID")
+CANVAS_NAMES = ("FirstName", "LastName")  # in place of Student, where Canvas was told to
+DECIDED = ("EX", "N/A")  # excused, and not assigned to this student: a person's decision in Canvas
 MOODLE_IDS = ("Identifier", "Full name", "Email address", "Username", "ID number")
 MOODLE_NAMES = ("First name", "Last name")
+BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
 class Roster:
@@ -23,6 +30,8 @@ class Roster:
     def __init__(self, rows: list[list[str]], form: str, name: str) -> None:
         self.rows, self.form, self.name = rows, form, name
         self.header = [text.strip() for text in rows[0]]
+        self.delimiter, self.mark = ",", ""  # what separates columns, and what stands before the first
+        self.decided: list[str] = []
         self.column = -1
         self._filled: set[int] = set()
         self._by_key = self._index()
@@ -35,29 +44,37 @@ class Roster:
             UserError: it cannot be read, or is no such file.
         """
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            whole = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             said = f"The roster {path} cannot be read ({error}): give the CSV file as it was downloaded."
             raise UserError(said) from None
+        text = whole.removeprefix(BOM)
         first = text.splitlines()[0] if text.strip() else ""
-        delimiter = ";" if first.count(";") > first.count(",") else ","
+        delimiter = max(",;\t", key=first.count)
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
-        wanted = ("Student", "Section") if form == "canvas" else ("Grade",)
+        who = "LastName" if rows and "LastName" in rows[0] else "Student"
+        wanted = (who, "Section") if form == "canvas" else ("Grade",)
         missing = [name for name in wanted if not rows or name not in [cell.strip() for cell in rows[0]]]
         if missing:
             source = "Canvas's gradebook" if form == "canvas" else "Moodle's offline grading worksheet"
             raise UserError(f"The roster {path} has no column {missing[0]!r}: download it from {source}, in English.")
-        return cls(rows, form, str(path))
+        for row in rows:
+            row += [""] * (len(rows[0]) - len(row))  # Moodle refuses a file whose rows differ in length
+        made = cls(rows, form, str(path))
+        if form == "canvas":
+            made.delimiter, made.mark = delimiter, whole[: len(whole) - len(text)]
+        return made
 
     def prepare(self, lab: str, max_score: float) -> None:
         """Find the column of the lab's score; Canvas gets a new one where it has none.
 
         Raises:
-            UserError: Moodle counts the lab in other points.
+            UserError: the platform counts the lab in other points.
         """
         if self.form == "moodle":
             self.column = self.header.index("Grade")
-            self._hold_to(max_score)
+            highest = next((place for place, title in enumerate(self.header) if title.lower() == "maximum grade"), -1)
+            self._hold_to(max_score, [row[highest] for row in self.rows[1:]] if highest >= 0 else [], "Moodle")
             return
         fits = [place for place, title in enumerate(self.header) if _is_lab(title, lab)]
         if len(fits) > 1:
@@ -70,19 +87,16 @@ class Roster:
         self.column = next(place for place, title in enumerate(self.header) if _is_lab(title, lab))
         for row in self.rows[1:]:
             row += [""] * (len(self.header) - len(row))
-            if row[0].strip() == "Points Possible" and not row[self.column]:
-                row[self.column] = f"{max_score:g}"
+            if _is_points(row):
+                self._hold_to(max_score, [row[self.column]], "Canvas")
+                row[self.column] = row[self.column] or f"{max_score:g}"
 
-    def _hold_to(self, max_score: float) -> None:
-        if "Maximum Grade" not in self.header:
-            return
-        place = self.header.index("Maximum Grade")
-        told = {row[place] for row in self.rows[1:] if len(row) > place and row[place]}
-        other = [text for text in told if _number(text) not in (None, max_score)]
+    def _hold_to(self, max_score: float, told: Iterable[str], platform: str) -> None:
+        other = [text for text in told if text and _number(text) not in (None, max_score)]
         if other:
             raise UserError(
-                f"Moodle counts this assignment in {other[0]} points and the lab in {max_score:g}: "
-                f"set its maximum grade to {max_score:g} in Moodle and download the worksheet again."
+                f"{platform} counts this assignment in {other[0]} points and the lab in {max_score:g}: "
+                f"set its highest grade to {max_score:g} in {platform} and download the file again."
             )
 
     def _drop_totals(self, keep: list[int]) -> None:
@@ -108,7 +122,10 @@ class Roster:
         self._filled |= found
         row = self.rows[min(found)]
         row += [""] * (self.column + 1 - len(row))
-        row[self.column] = score
+        if self.form == "canvas" and row[self.column].strip() in DECIDED:
+            self.decided.append(f"{entry.student} ({row[self.column].strip()})")
+        else:
+            row[self.column] = score
         return True
 
     def _by_number(self, platform: str) -> set[int]:
@@ -122,11 +139,11 @@ class Roster:
 
     def _index(self) -> dict[str, set[int]]:
         places = [place for place, title in enumerate(self.header) if title in (*CANVAS_IDS, *MOODLE_IDS)]
-        names = [self.header.index(title) for title in MOODLE_NAMES if title in self.header]
+        names = [self.header.index(title) for title in (*MOODLE_NAMES, *CANVAS_NAMES) if title in self.header]
         index: dict[str, set[int]] = {}
         for number, row in enumerate(self.rows[1:], start=1):
-            if row[0].strip() == "Points Possible":
-                continue
+            if _is_points(row) or not any(cell.strip() for cell in row[:2]):
+                continue  # the second kind tells which grades Canvas still hides
             texts = [row[place] for place in places if place < len(row)]
             texts += [" ".join(row[place] for place in names if place < len(row))] if names else []
             for key in {key for text in texts for key in _forms(text)}:
@@ -161,6 +178,10 @@ def _squeezed(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold().strip()
     letters = "".join(c for c in text if c.isalnum())
     return "" if letters.isdigit() and letters != text else letters  # a number is nobody else's number
+
+
+def _is_points(row: list[str]) -> bool:
+    return row[0].strip() == "Points Possible"
 
 
 def _is_lab(title: str, lab: str) -> bool:
