@@ -5,9 +5,10 @@ No cluster runs where this was written: what a cluster itself does is told to th
 
 from __future__ import annotations
 
-import ast
+import importlib.util
 import json
 import os
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -225,22 +226,32 @@ def test_values_keep_students_apart_and_to_their_limits() -> None:
         "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}  # fmt: skip
 
 
-def test_the_folder_agrees_with_itself_and_with_the_hub_of_one_machine() -> None:
-    from autograder.hub import settings, shield
-    from autograder.hub.layout import FIRST_UID, GRADER
+def test_the_folder_agrees_with_itself_and_with_the_hub_of_one_machine(tmp_path: Path) -> None:
+    from autograder.hub import shield
+    from autograder.hub.layout import FIRST_UID, Layout
 
-    source = (HERE / "hub_config.py").read_text()
-    line = next(line for line in source.splitlines() if line.startswith("EXCHANGE, "))
-    assert ast.literal_eval(f"({line.partition(' = ')[2]})") == (
+    spec = importlib.util.spec_from_file_location("hub_config", HERE / "hub_config.py")
+    config = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(config)
+    assert (config.EXCHANGE, config.LECTURES, config.STUDENT, config.SETTINGS) == (
         shield.EXCHANGE, shield.LECTURES, shield.STUDENT, shield.SETTINGS)  # fmt: skip
+    shutil.copy(HERE / "class.yaml", tmp_path / "class.yaml")
+    (tmp_path / "roster.csv").write_text("name,first,last,email\nada,,,\n")
+    layout = Layout.of(tmp_path)
+    course, names = layout.spec.course, layout.settings("names") / "ada"
+    mounted = {m["subPath"]: m["mountPath"] for m in config.mounts(course, {"name": "ada", "role": "student"})}
+    own = [layout.home("ada"), layout.inbound("ada"), layout.feedback("ada"), layout.outbound, layout.student]
+    own += [layout.lectures, layout.settings("student"), *(names / file for file in ("passwd", "group", "gitconfig"))]
+    assert set(mounted) == {str(path.relative_to(layout.folder)) for path in own}
+    assert mounted["homes/ada"] == shield.home("ada") and course == values()["custom"]["course"]["course"]
     single, hub = values()["singleuser"], values()["hub"]
-    for name, value in shield.environment.__globals__["common"](None).items():
+    for name, value in shield.common(layout).items():
         if name != "PATH":
             assert single["extraEnv"][name] == value, f"{name} is another on one machine"
     documents = [d for path in HERE.glob("*.yaml") for d in yaml.safe_load_all(path.read_text())]
     (grader,) = [d for d in documents if d.get("kind") == "Deployment"]
     spec = grader["spec"]["template"]["spec"]
-    assert spec["securityContext"]["runAsUser"] == FIRST_UID and GRADER == "grader"
+    assert spec["securityContext"]["runAsUser"] == FIRST_UID
     env = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
     (service,) = hub["services"]
     assert env["JUPYTERHUB_SERVICE_NAME"] == service == values()["custom"]["course"]["course"]
@@ -250,7 +261,7 @@ def test_the_folder_agrees_with_itself_and_with_the_hub_of_one_machine() -> None
     allowed = {(verb, f"{r}.{g}" if g else r) for rule in role["rules"] for g in rule["apiGroups"]
                for r in rule["resources"] for verb in rule["verbs"]}  # fmt: skip
     assert set(kubectl.NEEDED) <= allowed and ("list", "networkpolicies.networking.k8s.io") in allowed
-    assert settings.RUNS and "sandbox = \"pod\"" in str([d for d in documents if d.get("kind") == "ConfigMap"])
+    assert "sandbox = \"pod\"" in str([d for d in documents if d.get("kind") == "ConfigMap"])
 
 
 def test_the_image_of_submissions_has_no_file_of_the_course() -> None:
