@@ -131,7 +131,8 @@ def grade_one(course: Course, lab: str, submission: Submission) -> Result:
         return _unreadable(course, lab, submission)
     forget_other_releases(course, lab, submission)
     try:
-        set_moment(course, submission.assignment, submission.student, submission.when)
+        rules = read_rules(course.data)
+        set_moment(course, submission.assignment, submission.student, submission.when, rules)
         run_converter(Autograde, course, submission.assignment, submission.student)
         result = read_result(course, submission)
         for name in {lab, submission.assignment}:

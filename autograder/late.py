@@ -12,9 +12,13 @@ The class's rules stand in COURSE_DATA/course.toml, every part of which may be m
     [deadlines]
     lab01_allreduce = 2026-03-02T23:59:00
 
+    [extensions.lab01_allreduce]               # days more, from the deadline on; not added to one another
+    ada = 2
+    "O'Neil, Ann" = 0.5
+
 `gradebook` may stand there too: autograder/gradebook.py.
 
-A deadline that is set here wins over one that was set in formgrader; extensions are given there, per student.
+A deadline that is set here wins over one that was set in formgrader, and an extension over one in the gradebook.
 """
 
 from __future__ import annotations
@@ -47,6 +51,13 @@ class Rules:
     percent: float = 10.0
     grace_minutes: float = 0.0
     deadlines: dict[str, datetime] = field(default_factory=dict)
+    extensions: dict[str, dict[str, timedelta]] = field(default_factory=dict)
+
+    def extension(self, assignment: str, student: str) -> timedelta | None:
+        """What a student has more than the others; None where nothing is said of them."""
+        lab = assignment.split(".")[0]
+        given = [self.extensions[name] for name in (lab, lab.split("_")[0]) if name in self.extensions]
+        return next((days[student] for days in given if student in days), None)
 
     def told(self, moment: datetime) -> str:
         """A moment in the class's time, e.g. `2026-03-02 23:59 (Asia/Shanghai)`."""
@@ -71,7 +82,7 @@ def read_rules(data: Path) -> Rules:
 
 def _rules(text: dict[str, Any]) -> Rules:
     late = text.get("late", {})
-    _refuse_unknown(text, ("time_zone", "gradebook", "late", "deadlines"), "an entry")
+    _refuse_unknown(text, ("time_zone", "gradebook", "late", "deadlines", "extensions"), "an entry")
     _refuse_unknown(late, ("method", "percent", "grace_minutes"), "an entry of [late]")
     zone = _zone(text.get("time_zone", "UTC"))
     method, percent, grace = late.get("method", "none"), late.get("percent", 10), late.get("grace_minutes", 0)
@@ -81,7 +92,17 @@ def _rules(text: dict[str, Any]) -> Rules:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise ValueError(f"{name} = {value!r} is no number from 0 to {most}")
     deadlines = {lab: _deadline(lab, value, zone) for lab, value in text.get("deadlines", {}).items()}
-    return Rules(zone, method, float(percent), float(grace), deadlines)
+    extensions = {
+        lab: {student: _days(lab, student, days) for student, days in given.items()}
+        for lab, given in text.get("extensions", {}).items()
+    }
+    return Rules(zone, method, float(percent), float(grace), deadlines, extensions)
+
+
+def _days(lab: str, student: str, days: Any) -> timedelta:
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days <= 366:
+        raise ValueError(f"the extension of {student} for {lab}, {days!r}, is no number of days from 0 to 366")
+    return timedelta(days=days)
 
 
 def _refuse_unknown(table: dict[str, Any], known: tuple[str, ...], what: str) -> None:
@@ -139,9 +160,15 @@ def set_deadline(course: Course, lab: str, rules: Rules) -> None:
                 gradebook.update_or_create_assignment(other.name, duedate=due)
 
 
-def set_moment(course: Course, assignment: str, student: str, when: datetime | None) -> None:
-    """Correct when a submission was handed in: nbgrader keeps the time of an earlier one that had one."""
+def set_moment(course: Course, assignment: str, student: str, when: datetime | None, rules: Rules) -> None:
+    """Correct when a submission was handed in: nbgrader keeps the time of an earlier one that had one.
+
+    A student's extension is noted with it, before nbgrader counts how late it is.
+    """
+    extension = rules.extension(assignment, student)
     with Gradebook(course.gradebook_url) as gradebook, contextlib.suppress(MissingEntry):
+        if extension is not None:
+            gradebook.update_or_create_submission(assignment, student, extension=extension or None)
         submission = gradebook.find_submission(assignment, student)
         submission.timestamp = when.astimezone(UTC).replace(tzinfo=None) if when else None
         gradebook.db.commit()

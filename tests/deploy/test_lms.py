@@ -10,13 +10,15 @@ import csv
 import io
 import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
 
 from autograder.__main__ import main
-from autograder.course import Course, put_programs_on_path
+from autograder.course import Course, UserError, put_programs_on_path
+from autograder.late import read_rules, set_deadline, set_moment
 from autograder.people import roll
 from autograder.people.roll import NOT_HANDED_IN, Entry, class_of
 from autograder.results import Result, TestResult, save
@@ -351,3 +353,26 @@ def test_a_persons_mark_and_the_late_penalty_are_in_what_is_sent(tmp_path: Path)
     canvas.upload(sent("canvas", class_of(course, LAB), canvas.download(), tmp_path))
     moodle.upload(sent("moodle", class_of(course, LAB), moodle.download(), tmp_path))
     assert canvas.of_lab() == {101: "14.25"} and moodle.grades == {101: 14.25}
+
+
+def test_an_extension_counts_before_the_late_penalty(tmp_path: Path) -> None:
+    put_programs_on_path()
+    course = Course(tmp_path / "solutions", tmp_path / "labs", tmp_path / "data")
+    course.data.mkdir()
+    rules = "[deadlines]\nlab01 = 2026-03-02T12:00:00\n[extensions.lab01]\nada = 2\nbo = 0.5\n"
+    (course.data / "course.toml").write_text(rules)
+    with Gradebook(course.gradebook_url) as book:
+        book.add_assignment(LAB)
+        for name in ("ada", "bo", "cy"):
+            book.add_student(name)
+        book.add_submission(LAB, "cy")
+    handed_in, told = datetime(2026, 3, 3, 12, tzinfo=UTC), read_rules(course.data)
+    set_deadline(course, LAB, told)
+    for name in ("ada", "bo", "cy"):
+        set_moment(course, LAB, name, handed_in, told)
+    with Gradebook(course.gradebook_url) as book:
+        late = {one.student_id: one.total_seconds_late for one in book.assignment_submissions(LAB)}
+    assert late == {"ada": 0, "bo": 12 * 3600, "cy": 24 * 3600}
+    (course.data / "course.toml").write_text("[extensions.lab01]\nada = -1\n")
+    with pytest.raises(UserError, match="the extension of ada for lab01, -1, is no number of days from 0 to 366"):
+        read_rules(course.data)
