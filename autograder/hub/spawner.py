@@ -20,6 +20,7 @@ from autograder.hub import shield
 from autograder.hub.layout import Layout
 from autograder.hub.passwords import Passwords
 from autograder.hub.people import Enrolled, active, places
+from autograder.hub.turns import Turns, at_once
 
 
 class OnlyEnrolled(Authenticator):
@@ -49,6 +50,7 @@ class ShieldedSpawner(LocalProcessSpawner):
     """A person's server in bubblewrap, as a user id of their own where the hub may give one."""
 
     class_folder = Unicode(help="The class's folder.").tag(config=True)
+    turns = Turns(at_once())
 
     @property
     def layout(self) -> Layout:
@@ -62,6 +64,10 @@ class ShieldedSpawner(LocalProcessSpawner):
         return found
 
     async def start(self) -> tuple[str, int]:
+        try:
+            await self.turns.wait(self, 0.9 * self.start_timeout)
+        except TimeoutError:
+            raise web.HTTPError(503, "Too many servers are starting: please try again in some minutes.") from None
         layout, person = self.layout, self.person
         places(layout, person)
         shield.write_names(layout)

@@ -20,6 +20,7 @@ Found = TypeVar("Found")
 PATIENCE_S = 300.0  # how long a student tries again before giving up
 LATER = {424, 429, 502, 503, 504}  # what the hub and its proxy answer while something is not up
 TURNED_AWAY = 429  # too many servers start just now: a person sees an error and comes again
+HUBS_PAGE = "<title>JupyterHub</title>"
 PAGE = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "same-origin"}
 SCRIPT = {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "Sec-Fetch-Site": "same-origin"}
 
@@ -97,6 +98,8 @@ class Browser:
             self.turned_away += error.code == TURNED_AWAY
             # a proxy that has just started knows no way to anybody yet; servers and the hub sign what they say
             no_way = error.code == 404 and "X-JupyterHub-Version" not in error.headers
+            # then the way to the hub, which for a moment is asked what was meant for a server, and says no
+            no_way |= request.selector.startswith("/user/") and HUBS_PAGE in said
             kind = NotNow if error.code in LATER or no_way else Refused
             raise kind(f"{what} was answered {error.code}: {said}") from None
         except (OSError, http.client.HTTPException) as error:
