@@ -29,6 +29,7 @@ from ..trace.diagnose import faults, label, unmatched
 from ..trace.events import Event, Trace, read_events
 from ..trace.install import NAME, install
 from ..trace.saved import event_to_plain
+from ..trace.sites import is_user_file
 from .failures import CONSEQUENCES
 from .rank import describe
 
@@ -153,7 +154,7 @@ class Member:
         told = describe(error)
         if any(words in told["text"] for words in CONSEQUENCES):
             return self.lost_partner(reason(error))
-        where = [frame for frame in told["frames"] if report.place(*frame[:2])]
+        where = [frame for frame in told["frames"] if is_user_file(frame[0])] or told["frames"]
         at = f", {report.place(where[-1][0], where[-1][1], where[-1][3])}" if where else ""
         return f"{self.me} raised {told['kind']}{at}\n\n{told['traceback']}".rstrip()
 
