@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -18,8 +20,8 @@ import pytest
 import yaml
 from nbgrader.api import Gradebook
 
-from autograder.__main__ import main
-from autograder.course import UserError, put_programs_on_path
+from autograder.__main__ import main, parser
+from autograder.course import REPO, UserError, put_programs_on_path
 from autograder.hub import people
 from autograder.hub.backup import backup, restore
 from autograder.hub.classfile import Person
@@ -221,3 +223,22 @@ def test_a_gradebook_on_a_server_that_does_not_answer_is_said(
     with pytest.raises(UserError, match=r"The gradebook's server was not copied: .*(refused|needs psycopg)"):
         backup(layout, tmp_path / "b.tar.gz")
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+GUIDE = (REPO / "deploy" / "GUIDE.md").read_text(encoding="utf-8")
+
+
+def test_every_message_of_the_guide_is_one_of_the_code() -> None:
+    table = GUIDE.partition("## What goes wrong")[2].partition("\n## ")[0]
+    firsts = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")][2:]
+    messages = [part.strip("`") for cell in firsts for part in re.findall(r"`[^`]+`", cell)]
+    code = "".join(path.read_text(encoding="utf-8") for path in sorted((REPO / "autograder").rglob("*.py")))
+    assert len(messages) >= 16
+    assert [message for message in messages if message not in code] == []
+
+
+def test_the_guides_commands_are_ones_that_there_are() -> None:
+    found = [line.strip("` |") for line in re.findall(r"python -m autograder ([a-z][^`\n#:;]+)", GUIDE)]
+    assert len(found) >= 9
+    for words in found:
+        parser().parse_args(shlex.split(words.replace(" 2>", "")))  # ends the process where it cannot be read
