@@ -108,7 +108,7 @@ def groups(layout: Layout) -> str:
                     f"{', '.join(sorted(has ^ wants))}: enrol them again, or take them out with --remove."
                 )
         told = ", in the running hub's groups as well"
-    return f"{roles.count('student')} students and {roles.count('instructor')} instructors are enrolled{told}"
+    return f"enrolled: {roles.count('student')} as students, {roles.count('instructor')} as instructors{told}"
 
 
 def permissions(layout: Layout) -> str:

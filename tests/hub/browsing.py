@@ -49,11 +49,11 @@ class Person:
         context.set_default_timeout(WAIT_S * 1000)
         self.page: Page = context.new_page()
 
-    def picture(self, what: str) -> None:
-        """Save what the page looks like now, with what moves at its end."""
+    def picture(self, what: str, whole: bool = False) -> None:
+        """Save what the page looks like now, or the whole of it, with what moves at its end."""
         Person.taken += 1
         path = self.pictures / f"{Person.taken:02d}_{self.name}_{what}.png"
-        self.page.screenshot(path=path, animations="disabled")
+        self.page.screenshot(path=path, animations="disabled", full_page=whole)
 
     def log_in(self) -> None:
         """Log in, and wait until the server is up, the lectures are pulled and their index is shown."""

@@ -18,6 +18,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="make test-hub ha
 
 from autograder.course import REPO  # noqa: E402
 from autograder.hub.settings import grader_environment  # noqa: E402
+from tests.hub import spying  # noqa: E402
 from tests.hub.a_class import RunningClass  # noqa: E402
 from tests.hub.browsing import Instructor, Student, open_browser, pictures_folder, until  # noqa: E402
 
@@ -34,13 +35,6 @@ HANGS = '''def broadcast(x: torch.Tensor, src: int) -> None:
         dist.recv(x, src)
 '''
 ERROR = ".jp-OutputArea-output[data-mime-type$='stderr']"
-LOOKS_AROUND = """import json, os, socket
-with socket.socket() as _sock:
-    _open = _sock.connect_ex(("127.0.0.1", {port})) == 0
-print("SEEN", json.dumps({{
-    "tokens": [name for name in os.environ if "TOKEN" in name or "JUPYTERHUB" in name],
-    "paths": [path for path in {paths!r} if os.path.exists(path)], "hub": _open}}))
-"""
 
 
 def reference() -> dict[str, str]:
@@ -100,6 +94,9 @@ def hand_in(ada: Student) -> None:
     index = ada.page.locator(".jp-NotebookPanel").text_content()
     assert "rank 3: 0 + 1 + 2 + 3 = 6" in index and "Nbgrader > Assignment List" in index
     ada.picture("index_run")
+    ada.menu("File", "New Launcher")
+    ada.page.locator(".jp-LauncherCard").first.wait_for()
+    ada.picture("launcher")
     ada.menu("Nbgrader")
     assert ada.page.locator(".lm-Menu-item", has_text="Formgrader").count() == 0
     ada.page.keyboard.press("Escape")
@@ -143,15 +140,11 @@ def expect_plot(ada: Student) -> None:
 
 def hand_in_what_hangs(bo: Student, klass: RunningClass) -> None:
     bo.log_in()
-    layout = klass.layout
     form, base = "application/x-www-form-urlencoded", f"/user/bo/assignments/{{}}?course_id=llm&assignment_id={LAB}"
     assert json.loads(bo.ask("POST", base.format("fetch"), f"course_id=llm&assignment_id={LAB}", form))["success"]
     notebook = json.loads(bo.ask("GET", f"/user/bo/api/contents/{NOTEBOOK}"))["content"]
-    hidden = [layout.folder, layout.data / "gradebook.db", layout.exchange, layout.home("ada"), layout.inbound("ada"),
-              REPO / "solutions", REPO / "tests", "/srv/exchange", layout.config]  # fmt: skip
-    spy = LOOKS_AROUND.format(port=klass.layout.spec.address.public, paths=[str(path) for path in hidden])
     answers = reference() | {"broadcast": HANGS}
-    answers["question_causes"] = spy + answers["question_causes"]
+    answers["question_causes"] = spying.spy(klass) + answers["question_causes"]
     for cell in notebook["cells"]:
         cell["source"] = answers.get(cell["id"], cell["source"])
     bo.ask("PUT", f"/user/bo/api/contents/{NOTEBOOK}", json.dumps({"type": "notebook", "content": notebook}))
@@ -159,6 +152,9 @@ def hand_in_what_hangs(bo: Student, klass: RunningClass) -> None:
     bo.open(NOTEBOOK)
     bo.run_all()
     expect_hang_report(bo)
+    bo.save()
+    saved = json.loads(bo.ask("GET", f"/user/bo/api/contents/{NOTEBOOK}"))["content"]
+    saw_only_what_is_bos(spying.seen(printed(nbformat.from_dict(saved))), klass)
 
 
 def expect_hang_report(bo: Student) -> None:
@@ -215,13 +211,28 @@ def saved(grace: Instructor, submission: str) -> bool:
     return bool(marked) and any("Well done" in (comment["manual_comment"] or "") for comment in comments)
 
 
+def printed(notebook: nbformat.NotebookNode) -> str:
+    return "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
+
+
+def saw_only_what_is_bos(seen: dict[str, list], klass: RunningClass) -> None:
+    """In bo's own server: no path of others, the hub's public page, and no door that bo's own token opens."""
+    assert seen["paths"] == []
+    assert seen["answers"][0] == 200 and {*seen["answers"][1:]} <= {403, 404}, seen["answers"]
+    outside = spying.seen_outside(klass)
+    submitted = str(klass.layout.data / "submitted" / "ada")  # not yet collected
+    assert outside["paths"] == [path for path in spying.secrets(klass) if path != submitted]
+
+
 def saw_nothing(klass: RunningClass) -> None:
     """What bo's cell printed when it ran in the grader: no token, none of the paths, no way to the hub."""
     graded = nbformat.read(klass.layout.data / "autograded" / "bo" / LAB / f"{LAB}.ipynb", as_version=4)
-    printed = "".join(out.get("text", "") for cell in graded.cells for out in cell.get("outputs", []))
-    seen = json.loads(re.search(r"SEEN (\{.*\})", printed).group(1))
-    assert seen == {"tokens": [], "paths": [], "hub": False}
+    doors = len(spying.doors(klass))
+    assert spying.seen(printed(graded)) == {"tokens": [], "paths": [], "answers": [0] * doors}
     assert graded.metadata.grading.isolation.startswith("bubblewrap")
+    outside = spying.seen_outside(klass)
+    assert outside["paths"] == spying.secrets(klass) and "JUPYTERHUB_API_TOKEN" in outside["tokens"]
+    assert outside["answers"][0] == 200 and 0 not in outside["answers"]
 
 
 def report(grace: Instructor, klass: RunningClass) -> None:
@@ -234,7 +245,7 @@ def report(grace: Instructor, klass: RunningClass) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     grace.page.goto(f"{grace.url}services/llm/files/report.html")
-    grace.picture("class_report")
+    grace.picture("class_report", whole=True)
     assert "lab01" in grace.page.content()
 
 
@@ -245,14 +256,11 @@ def read_feedback(student: Student, klass: RunningClass, score: str, wanted: lis
     place = found.relative_to(klass.layout.home(student.name))
     student.page.goto(f"{student.url}user/{student.name}/files/{place}")
     text = student.page.inner_text("body")
-    student.picture("feedback")
+    student.picture("feedback", whole=True)
     for word in [score, *wanted]:
         assert word in text, f"{word!r} is not in the feedback of {student.name}"
     hidden = hidden_lines()
     assert hidden and [line for line in hidden if line in student.page.content()] == []
-    told = student.page.get_by_text(re.compile("recv|Well done")).first
-    told.scroll_into_view_if_needed()
-    student.picture("feedback_detail")
 
 
 def hidden_lines() -> list[str]:

@@ -71,14 +71,19 @@ def test_one_student_is_collected_alone(root: Path) -> None:
     assert collected(root, "bo").exists() and not collected(root, "ada").exists()
 
 
-def test_a_hand_in_under_another_name_is_not_collected(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("cheat", "victim"), [("ada", "bo"), ("bo", "ada")])  # whoever is collected first
+def test_a_hand_in_under_another_name_is_not_collected(root: Path, cheat: str, victim: str) -> None:
+    hand_in(root, cheat, victim, LATE, "not the victim's")
+    hand_in(root, victim, victim, EARLY, "the victim's own")
+    made(Collect, root).start()
+    assert collected(root, victim).read_text() == "the victim's own"
+    assert not collected(root, cheat).exists()
+
+
+def test_a_hand_in_for_one_who_has_handed_in_nothing_is_not_collected(root: Path) -> None:
     hand_in(root, "bo", "ada", LATE, "bo as ada")
-    hand_in(root, "ada", "ada", EARLY, "ada's own")
-    one = made(Collect, root)
-    one.log.propagate = True
-    one.start()
-    assert collected(root, "ada").read_text() == "ada's own"
-    assert not collected(root, "bo").exists()
+    made(Collect, root).start()
+    assert not collected(root, "ada").exists() and not collected(root, "bo").exists()
 
 
 def test_links_and_pipes_are_left_out_and_nothing_waits(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def layout(request: pytest.FixtureRequest) -> Iterator[Layout]:
         people.places(layout, person)
         (layout.home(person.name) / f"of_{person.name}").write_text("")
         (layout.inbound(person.name) / f"{person.name}+lab01").write_text("")
+    (layout.secrets / "enrol_token").write_text("secret-token")
+    (layout.data / "gradebook.db").write_text("marks")
     write_settings(layout)
     shield.write_names(layout)
     yield layout
@@ -63,8 +65,11 @@ def layout(request: pytest.FixtureRequest) -> Iterator[Layout]:
 
 def look(layout: Layout, name: str) -> dict:
     person = people.active(layout)[name]
-    hidden = [layout.home("bo"), layout.inbound("bo"), layout.secrets, layout.data, layout.people, REPO / "solutions",
-              REPO / "tests", "/root/.ssh", "/etc/shadow", "/home/bo"]  # fmt: skip
+    hidden = [
+        layout.folder, layout.home("bo"), layout.inbound("bo"), layout.feedback("bo"), layout.secrets / "enrol_token",
+        layout.data / "gradebook.db", layout.people, REPO / "solutions", REPO / "tests", Path("/etc/shadow"),
+    ]  # fmt: skip
+    assert [path for path in hidden if not path.exists()] == []  # or not seeing them would mean nothing
     argv = [*shield.command(layout, person), "/usr/bin/python3", "-c", LOOK, *map(str, hidden)]
     who = {"user": person.uid, "group": person.uid, "extra_groups": []} if layout.separate else {}
     env = shield.environment(layout, person)
@@ -94,6 +99,5 @@ def test_the_keeper_ends_all_that_it_keeps(layout: Layout) -> None:
 
 
 def test_words_on_the_command_line_are_no_secrets(layout: Layout) -> None:
-    (layout.secrets / "enrol_token").write_text("secret-token")
     words = " ".join(shield.command(layout, people.active(layout)["ada"]))
     assert "secret-token" not in words and "TOKEN" not in words

@@ -26,7 +26,7 @@ def test_a_killed_hub_comes_back_to_the_same_servers(klass: RunningClass) -> Non
         pid = int((klass.layout.hub / "hub.pid").read_text())
         os.kill(pid, signal.SIGKILL)
         until("the hub was started again", lambda: not os.path.exists(f"/proc/{pid}") and Hub(klass.layout).runs(), 120)
-        until("ada's server is reached", lambda: reached(ada, started), 60)
+        until("ada's server is reached", lambda: reached(ada, started), 120)
         browser.close()
 
 
