@@ -68,6 +68,7 @@ class Runner:
             if self.process.poll() is not None or time.monotonic() > until:
                 log = self.layout.log
                 raise UserError(f"The hub did not start; its log {log} ends with: {last_words(log)}")
+            self._reap()  # a server that ended meanwhile must not look alive to a hub that comes back
             time.sleep(0.3)
         try:
             for mended in catch_up(self.layout):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from jupyterhub.auth import Authenticator
 from jupyterhub.spawner import LocalProcessSpawner
+from jupyterhub.utils import AnyTimeoutError
 from tornado import web
 from traitlets import Unicode
 
@@ -21,6 +23,9 @@ from autograder.hub.layout import Layout
 from autograder.hub.passwords import Passwords
 from autograder.hub.people import Enrolled, active, places
 from autograder.hub.turns import Turns, at_once
+
+BUSY_S = 600.0  # for so long a server may compute and answer nothing when the hub comes back: nbgrader's Validate does
+ASK_S = 5.0
 
 
 class OnlyEnrolled(Authenticator):
@@ -73,6 +78,22 @@ class ShieldedSpawner(LocalProcessSpawner):
         shield.write_names(layout)
         self.cmd = [*shield.command(layout, person), "jupyterhub-singleuser"]
         return await super().start()
+
+    async def poll(self) -> int | None:
+        """None while the server lives, else its exit code.
+
+        A hub that comes back asks this once of each server that it knows, then waits for its answer, and ends a server
+        that gives none in time. Here it waits for one that is only busy, and no longer than it lives: a server that
+        was starting when the hub was killed ends by itself if it cannot find the hub for three quarters of a minute.
+        """
+        status, until = await super().poll(), time.monotonic() + BUSY_S
+        while status is None and self.pending == "check" and time.monotonic() < until:
+            try:
+                await self.server.wait_up(timeout=ASK_S, http=True, extra_path="api")
+                break
+            except AnyTimeoutError:
+                status = await super().poll()
+        return status
 
     def make_preexec_fn(self, name: str) -> Callable[[], None]:
         layout, uid = self.layout, self.person.uid
