@@ -18,7 +18,11 @@ LAB01 = REPO / "solutions" / "lab01_allreduce" / "lab01_allreduce.ipynb"
 LAB07 = REPO / "solutions" / "lab07_mesh" / "lab07_mesh.ipynb"
 LARGE = 300_000  # elements: what the protocol adds to their bytes is then little
 
-pytestmark = [pytest.mark.deploy, pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
+pytestmark = [
+    pytest.mark.deploy,
+    pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
+    pytest.mark.timeout(900),
+]
 
 
 @pytest.fixture
@@ -30,9 +34,9 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
 def same_as_on_one_machine(hosts: list[Host], target: str, folder: Path) -> tuple[int, list[int]]:
     """Run a target on both hosts and on one machine, hold them to each other; the bytes that left each card."""
     before = [host.sent_bytes() for host in hosts]
-    values, trace = on_hosts.run(hosts, 2, target, folder, 200)
+    values, trace = on_hosts.run(hosts, 2, target, folder, 600)
     left = [host.sent_bytes() - count for host, count in zip(hosts, before, strict=True)]
-    alone = launch(on_hosts.here, target, ranks=4, timeout=120, show=False)
+    alone = launch(on_hosts.here, target, ranks=4, timeout=300, show=False)
     assert values == alone.values
     for rank in range(4):
         assert on_hosts.said_by(trace, rank) == on_hosts.said_by(alone.trace, rank), f"rank {rank}'s traffic differs"
