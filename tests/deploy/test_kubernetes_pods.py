@@ -110,14 +110,16 @@ os.write(1, b"X\\x02\\x00\\x00\\x00{}")
     assert see(channel, "", "'still here'") == "still here"
 
 
-def test_a_student_who_ends_the_carrier_ends_their_own_process(cluster) -> None:
+@pytest.mark.parametrize(("word", "number"), [("serve", signal.SIGKILL), ("hold", signal.SIGTERM)])
+def test_a_student_who_ends_the_carrier_ends_their_own_process(cluster, word: str, number: int) -> None:
+    """No way out of a mark: what the student's code ends in its pod counts as its end, not as the cluster's."""
     cluster()
-    code = """
-import os, signal
+    code = f"""
+import os, time
 for pid in (n for n in os.listdir("/proc") if n.isdigit()):
-    if "serve" in open(f"/proc/{pid}/cmdline").read().split("\\0"):
-        os.kill(int(pid), signal.SIGKILL)
-import time; time.sleep(20)
+    if {word!r} in open(f"/proc/{{pid}}/cmdline").read().split("\\0"):
+        os.kill(int(pid), {int(number)})
+time.sleep(20)
 """
     with open_sandbox("pod") as box:
         run = box.start().cell(1, code, 30)
