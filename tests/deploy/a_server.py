@@ -9,9 +9,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 SECONDS = 60
@@ -23,9 +26,7 @@ def needed() -> str:
         return "PostgreSQL is not installed: apt install postgresql"
     if os.getuid() == 0 and not shutil.which("setpriv"):
         return "setpriv is not installed: apt install util-linux"
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
+    if not find_spec("psycopg"):
         return "psycopg is not installed: pip install -e '.[postgresql]'"
     return ""
 
@@ -96,11 +97,12 @@ class Server:
 
     def database(self) -> str:
         """The address of a new, empty database: without the password, which is in `passfile`."""
-        import psycopg
-
         self.databases += 1
-        name = f"class{self.databases}"
-        address = f"host=127.0.0.1 port={self.port} user={self.user} dbname=postgres passfile={self.passfile}"
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(f"create database {name}")
-        return f"postgresql+psycopg://{self.user}@127.0.0.1:{self.port}/{name}"
+        name, place = f"class{self.databases}", f"postgresql+psycopg://{self.user}@127.0.0.1:{self.port}"
+        allowed = {"passfile": str(self.passfile)}
+        engine = create_engine(
+            f"{place}/postgres", connect_args=allowed, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        )
+        with engine.connect() as connection:
+            connection.execute(text(f"create database {name}"))
+        return f"{place}/{name}"
