@@ -26,6 +26,7 @@ from autograder.hub.shield import KEEPER
 
 START_S, STOP_S, END_S = 120.0, 80.0, 10.0
 MOST_RESTARTS = 5
+TOO_SLOW = "Cannot connect to"  # JupyterHub 5 gives the grading service ten seconds, then ends by itself
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -57,24 +58,37 @@ class Runner:
         self.stop()
 
     def _start(self) -> None:
-        with open(self.layout.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "jupyterhub", "-f", str(self.layout.config)], cwd=self.layout.hub,
-                env=_environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        until = time.monotonic() + START_S
-        hub = Hub(self.layout)
-        while not (hub.runs() and self._grader_answers(hub) and self._proxy_leads_to_it(hub)):
-            if self.process.poll() is not None or time.monotonic() > until:
-                log = self.layout.log
-                raise UserError(f"The hub did not start; its log {log} ends with: {last_words(log)}")
-            self._reap()  # a server that ended meanwhile must not look alive to a hub that comes back
-            time.sleep(0.3)
+        """Start the hub and wait until all of it answers; once more where the grading service came too late for it."""
+        for again in (True, True, False):
+            self._launch()
+            if self._came_up():
+                break
+            said = last_words(self.layout.log)
+            if not (again and self.process.poll() is not None and TOO_SLOW in last_words(self.layout.log, 20)):
+                raise UserError(f"The hub did not start; its log {self.layout.log} ends with: {said}")
+            self.say("The hub ended because the grading service was slow to start; it is started again.")
+            end_children(but=is_server)
         try:
             for mended in catch_up(self.layout):
                 self.say(mended)
         except UserError as error:  # the class goes on; the doctor tells of the same
             self.say(f"The hub could not be brought in step with people.csv: {error} See `hub doctor`.")
+
+    def _launch(self) -> None:
+        with open(self.layout.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterhub", "-f", str(self.layout.config)], cwd=self.layout.hub,
+                env=_environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def _came_up(self) -> bool:
+        until, hub = time.monotonic() + START_S, Hub(self.layout)
+        while not (hub.runs() and self._grader_answers(hub) and self._proxy_leads_to_it(hub)):
+            if self.process.poll() is not None or time.monotonic() > until:
+                return False
+            self._reap()  # a server that ended meanwhile must not look alive to a hub that comes back
+            time.sleep(0.3)
+        return True
 
     def _grader_answers(self, hub: Hub) -> bool:
         """Whether the grading service answers; it sends whoever comes without a login to the hub."""

@@ -100,6 +100,7 @@ def hand_in(ada: Student) -> None:
     ada.menu("Nbgrader")
     assert ada.page.locator(".lm-Menu-item", has_text="Formgrader").count() == 0
     ada.page.keyboard.press("Escape")
+    see_a_timeline(ada)
     ada.fetch("lab01")
     ada.picture("fetched")
 
@@ -129,6 +130,20 @@ def hand_in(ada: Student) -> None:
     ada.close_dialog()
     ada.submit("lab01")
     ada.picture("submitted")
+
+
+def see_a_timeline(ada: Student) -> None:
+    """The first notebook's timeline, in a notebook of ada's own: a late rank, and three that wait for it."""
+    first = nbformat.read(REPO / "notebooks" / "00_start_here.ipynb", as_version=4)
+    code = [cell for cell in first.cells if cell.cell_type == "code"]
+    first.cells = [code[0], *(cell for cell in code if "run.trace.plot()" in cell.source)][:2]
+    body = json.dumps({"type": "notebook", "content": first})
+    ada.ask("PUT", "/user/ada/api/contents/timeline.ipynb", body)
+    ada.open("timeline.ipynb")
+    ada.run_all()
+    plot = ada.output("def add_three_times", "img")
+    ada.picture("timeline")
+    assert plot.bounding_box()["width"] > 300
 
 
 def expect_plot(ada: Student) -> None:
