@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from autograder.course import REPO
-from autograder.scratch import scratch, sweep
+from autograder.scratch import _where, scratch, sweep
 from autograder.serving import Server
 
 HOLD = """
@@ -51,10 +51,25 @@ def test_a_folder_is_gone_after_its_task_and_after_a_kill(tmp_path: Path) -> Non
     living.wait()
 
 
+def test_what_runs_on_another_machine_is_left_alone_until_it_is_old(tmp_path: Path) -> None:
+    """A shared folder: the number of its process means nothing here."""
+    killed, left = hold(tmp_path)
+    killed.kill()
+    killed.wait()
+    kind, pid, where, end = left.name.split("-", 3)
+    elsewhere = left.rename(tmp_path / f"{kind}-{pid}-{int(where, 16) ^ 1:08x}-{end}")
+    sweep("held", tmp_path)
+    assert elsewhere.is_dir()
+    old = time.time() - 3 * 86400
+    os.utime(elsewhere, (old, old))
+    sweep("held", tmp_path)
+    assert not elsewhere.exists()
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    (tmp_path / "held-999999999-a").symlink_to(kept)
+    (tmp_path / f"held-999999999-{_where()}-a").symlink_to(kept)
     sweep("held", tmp_path)
     assert kept.is_dir()
 
