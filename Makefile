@@ -13,6 +13,7 @@ MODEL := $(VENV)/.model
 HUB_VENV := .venv-hub
 HUB_PY := $(HUB_VENV)/bin/python
 HUB_STAMP := $(HUB_VENV)/.installed
+K8S_STAMP := .venv-k8s/.installed
 HUB_VERSION ?=
 HUB ?= hub_data
 CLASS ?= deploy/demo_class.yaml
@@ -95,8 +96,16 @@ test-hub: $(HUB_STAMP)
 	@$(HUB_PY) -m tests.hub.needs
 	@sh .ci/tests.sh $(HUB_PY) -m hub tests/hub
 
-# Needs root and Debian packages; the tests say which: Slurm, PostgreSQL, namespaces of hosts.
-test-deploy: $(STAMP)
+# Kubernetes' schemas and the chart's own spawner and hub have an environment of their own.
+$(K8S_STAMP): $(STAMP) deploy/kubernetes/requirements-test.lock
+	@rm -rf .venv-k8s
+	$(PY) -m venv .venv-k8s
+	.venv-k8s/bin/python -m pip install --quiet --no-deps -r deploy/kubernetes/requirements-test.lock
+	@touch $@
+
+# Needs root and Debian packages: Slurm on hosts made of namespaces, PostgreSQL, kubectl. The first line says which are missing.
+test-deploy: $(HUB_STAMP) $(K8S_STAMP)
+	@$(PY) -m tests.deploy.needs
 	@$(PYTEST) -m deploy tests/deploy
 
 bench: $(MODEL)
@@ -115,4 +124,4 @@ clean:
 	find . -path ./$(VENV) -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -exec rm -rf {} +
 
 distclean: clean
-	rm -rf $(VENV) $(HUB_VENV)
+	rm -rf $(VENV) $(HUB_VENV) .venv-k8s

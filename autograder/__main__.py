@@ -11,6 +11,7 @@ from pathlib import Path
 from autograder.course import Course, UserError
 from autograder.hub.commands import add_commands as add_hub_commands
 from autograder.people.commands import add_commands
+from autograder.sandbox import KINDS
 
 
 def _release(args: argparse.Namespace) -> int:
@@ -126,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--sandbox",
         default="bubblewrap",
-        choices=["bubblewrap", "container", "none"],
+        choices=KINDS,
         help="where students' code runs; none isolates nothing and has to be asked for",
     )
     one.set_defaults(run=_grade)

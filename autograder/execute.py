@@ -33,7 +33,7 @@ class ExecuteSubmission(NbGraderPreprocessor):
     cell_s = Float(30.0, help="Seconds any other cell may take.").tag(config=True)
     notebook_s = Float(900.0, help="Seconds a whole submission may take.").tag(config=True)
     launch_s = Float(20.0, help="Seconds the ranks of one launch may take.").tag(config=True)
-    sandbox = Unicode("bubblewrap", help="bubblewrap, container, or none, which isolates nothing.").tag(config=True)
+    sandbox = Unicode("bubblewrap", help="bubblewrap, container, pod; or none: nothing is isolated.").tag(config=True)
     runs_in = Unicode("", help="The course-data folder, where runs are kept.").tag(config=True)
 
     def terms(self, lab: str) -> worker.Terms:

@@ -25,7 +25,6 @@ from utils.trace.saved import load as load_trace
 REPO = Path(__file__).resolve().parents[2]
 LAB01 = REPO / "solutions" / "lab01_allreduce" / "lab01_allreduce.ipynb"
 HUB = REPO / ".venv-hub"
-BATCHSPAWNER = "batchspawner==1.3.0"
 TOY = "lab90_toy"
 BUSY_S = 600  # what takes 20 s may take many times that on a machine that others use
 
@@ -87,18 +86,6 @@ def hub_needs() -> str:
     return "" if shutil.which("runuser", path=os.environ["PATH"] + ":/usr/sbin:/sbin") else "apt-get install util-linux"
 
 
-@pytest.fixture(scope="module")
-def batchspawner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with batchspawner, where the hub's environment has none yet."""
-    folder = tmp_path_factory.mktemp("batchspawner")
-    has = subprocess.run([HUB / "bin" / "python", "-c", "import batchspawner"], capture_output=True)
-    if has.returncode:
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, BATCHSPAWNER]
-        done = subprocess.run(install, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, f"{BATCHSPAWNER} cannot be had from the registry: {done.stderr[-500:]}"
-    return folder
-
-
 HUB_CONFIG = """
 import os
 load_subconfig({fragment!r})
@@ -113,7 +100,6 @@ c.Authenticator.allowed_users = {{{student!r}}}
 c.JupyterHub.services = [{{"name": "test", "api_token": os.environ["ASK_TOKEN"]}}]
 c.JupyterHub.load_roles = [{{"name": "testing", "scopes": ["admin:users", "admin:servers", "access:servers"],
                             "services": ["test"]}}]
-c.CourseSlurmSpawner.env_keep.append("PYTHONPATH")
 c.CourseSlurmSpawner.exec_prefix = "runuser -u {{username}} --"
 c.CourseSlurmSpawner.req_options = "--nodelist=node2"
 c.CourseSlurmSpawner.req_memory = "1G"
@@ -123,17 +109,14 @@ c.CourseSlurmSpawner.req_memory = "1G"
 class RunningHub:
     """A hub on node1 whose servers are jobs."""
 
-    def __init__(self, slurm: Slurm, packages: Path) -> None:
+    def __init__(self, slurm: Slurm) -> None:
         self.slurm, self.folder = slurm, slurm.folder / "hub"
         self.folder.mkdir()
-        shutil.copytree(packages, slurm.folder / "packages")  # where the student may read it
-        for path in [slurm.folder / "packages", *(slurm.folder / "packages").rglob("*")]:
-            path.chmod(0o755)
         config = self.folder / "config.py"
         fragment = str(REPO / "deploy" / "slurm" / "jupyterhub_config.py")
         proxy = str(HUB / "node" / "node_modules" / ".bin" / "configurable-http-proxy")
         config.write_text(HUB_CONFIG.format(fragment=fragment, folder=self.folder, proxy=proxy, student=STUDENT))
-        self.env = {**slurm.env, "ASK_TOKEN": secrets.token_hex(16), "PYTHONPATH": str(slurm.folder / "packages")}
+        self.env = {**slurm.env, "ASK_TOKEN": secrets.token_hex(16)}
         self.env["CONFIGPROXY_AUTH_TOKEN"] = secrets.token_hex(16)
         self.env["PATH"] = f"{HUB / 'bin'}:{self.env['PATH']}"
         self.log = self.folder / "hub.log"
@@ -160,8 +143,8 @@ class RunningHub:
 
 
 @pytest.mark.skipif(bool(hub_needs()), reason=hub_needs() or "-")
-def test_a_students_server_is_a_job_that_answers_and_stops(slurm: Slurm, batchspawner: Path) -> None:
-    hub = RunningHub(slurm, batchspawner)
+def test_a_students_server_is_a_job_that_answers_and_stops(slurm: Slurm) -> None:
+    hub = RunningHub(slurm)
     until(lambda: hub.ask("GET", "/hub/api/")[0] == 200, 180, hub.words)
     # who starts a server does not choose what it may take
     greedy = json.dumps({"runtime": "99-00:00:00", "memory": "900G", "options": "--nodelist=none"})

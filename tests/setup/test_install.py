@@ -73,9 +73,13 @@ def test_every_target_is_explained(bare_copy: Path) -> None:
     for target in (
         "demo",
         "lab",
+        "model",
         "test",
         "test-all",
         "test-gpu",
+        "test-hub",
+        "test-deploy",
+        "hub",
         "notebooks",
         "bench",
         "lint",
