@@ -14,6 +14,7 @@ HUB_VENV := .venv-hub
 HUB_PY := $(HUB_VENV)/bin/python
 HUB_STAMP := $(HUB_VENV)/.installed
 K8S_STAMP := .venv-k8s/.installed
+PG_STAMP := $(VENV)/.postgresql
 HUB_VERSION ?=
 HUB ?= hub_data
 CLASS ?= deploy/demo_class.yaml
@@ -103,8 +104,12 @@ $(K8S_STAMP): $(STAMP) deploy/kubernetes/requirements-test.lock
 	.venv-k8s/bin/python -m pip install --quiet --no-deps -r deploy/kubernetes/requirements-test.lock
 	@touch $@
 
+$(PG_STAMP): $(STAMP) deploy/requirements-postgresql.lock
+	$(PY) -m pip install --quiet --no-deps -r deploy/requirements-postgresql.lock
+	@touch $@
+
 # Needs root and Debian packages: Slurm on hosts made of namespaces, PostgreSQL, kubectl. The first line says which are missing.
-test-deploy: $(HUB_STAMP) $(K8S_STAMP)
+test-deploy: $(HUB_STAMP) $(K8S_STAMP) $(PG_STAMP)
 	@$(PY) -m tests.deploy.needs
 	@$(PYTEST) -m deploy tests/deploy
 

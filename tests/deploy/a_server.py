@@ -6,9 +6,11 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,11 +26,17 @@ def needed() -> str:
     """What is missing for these tests, and how to get it; "" where nothing is."""
     if not BINARIES:
         return "PostgreSQL is not installed: apt install postgresql"
-    if os.getuid() == 0 and not shutil.which("setpriv"):
+    if not shutil.which("setpriv"):
         return "setpriv is not installed: apt install util-linux"
     if not find_spec("psycopg"):
-        return "psycopg is not installed: pip install -e '.[postgresql]'"
+        return "psycopg is not installed: pip install -r deploy/requirements-postgresql.lock"
     return ""
+
+
+def _nobody(*more: str) -> list[str]:
+    """Words before a command that run it as a user without rights; PostgreSQL refuses root."""
+    who = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
+    return ["setpriv", *who, *more, "--"] if who or more else []
 
 
 class Server:
@@ -50,18 +58,20 @@ class Server:
         self.passfile = self.root / "pgpass"
         self._write(self.passfile, f"127.0.0.1:{self.port}:*:{self.user}:{self.password}\n")
         self.databases = 0
+        self.process: subprocess.Popen[bytes] | None = None
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
 
+    @property
+    def _env(self) -> dict[str, str]:
+        return {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PGPASSFILE": str(self.passfile)}
+
     def _run(self, *words: str | Path) -> None:
-        who = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"] if os.getuid() == 0 else []
-        env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PGPASSFILE": str(self.passfile)}
-        done = subprocess.run(
-            [*who, *map(str, words)], capture_output=True, text=True, timeout=SECONDS, env=env, cwd=self.root
-        )
+        command = [*_nobody(), *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=self._env, cwd=self.root)
         assert done.returncode == 0, f"{words[0]}: {done.stdout}{done.stderr}"
 
     def __enter__(self) -> Server:
@@ -82,16 +92,26 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = f"-p {self.port} -k {self.root} -c listen_addresses=127.0.0.1 -c fsync=off"
-        control = ["-D", self.root / "data", "-w", "-t", str(SECONDS), "-l", self.root / "log", "-o", options]
-        self._run(BINARIES[-1] / "pg_ctl", "start", *control)
+        command = [BINARIES[-1] / "postgres", "-D", self.root / "data", "-p", self.port, "-k", self.root,
+                   "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]  # fmt: skip
+        with (self.root / "log").open("a") as log:
+            # it ends with this process, however that ends
+            words = [*_nobody("--pdeathsig", "INT"), *map(str, command)]
+            self.process = subprocess.Popen(words, env=self._env, cwd=self.root, stdout=log, stderr=log)
+        end = time.monotonic() + SECONDS
+        ready = [BINARIES[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        while subprocess.run(ready, timeout=SECONDS).returncode:
+            said = (self.root / "log").read_text()[-2000:]
+            assert self.process.poll() is None and time.monotonic() < end, f"PostgreSQL did not start: {said}"
+            time.sleep(0.1)
 
     def stop(self) -> None:
         """Stop it as an admin does in a hurry: connections are cut."""
-        self._run(BINARIES[-1] / "pg_ctl", "stop", "-D", self.root / "data", "-m", "fast", "-w", "-t", str(SECONDS))
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(SECONDS)
 
     def __exit__(self, *_: object) -> None:
-        if (self.root / "data" / "postmaster.pid").exists():
+        if self.process is not None and self.process.poll() is None:
             self.stop()
         shutil.rmtree(self.root, ignore_errors=True)
 
