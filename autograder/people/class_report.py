@@ -158,7 +158,7 @@ def summary(report: ClassReport) -> str:
     graded = len(report.scores)
     lines = [f"{report.lab}: " + ", ".join(f"{number} {status}" for status, number in report.statuses.items())]
     if graded:
-        lines.append(f"mean {report.mean:.1f}, median {report.median:g} of {report.max_score:g}")
+        lines.append(f"mean {round(report.mean, 2):g}, median {report.median:g} of {report.max_score:g}")
         lines += ["", "Hardest tests (mean share of the points):"]
         wide = max(len(test.id) for test in report.tests)
         for test in report.hardest[:8]:
