@@ -64,7 +64,8 @@ def test_a_python_without_venv_gets_advice(bare_copy: Path) -> None:
 def test_ci_runs_make_test() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    assert "set -euo pipefail" in script and script.rstrip().endswith("exec make test")
+    assert "set -euo pipefail" in script
+    assert [line for line in script.splitlines() if "make " in line] == ["make test", "exec make test-hub"]
 
 
 def test_every_target_is_explained(bare_copy: Path) -> None:
