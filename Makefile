@@ -17,6 +17,7 @@ K8S_STAMP := .venv-k8s/.installed
 PG_STAMP := $(VENV)/.postgresql
 HUB_VERSION ?=
 HUB ?= hub_data
+HUB_TESTS ?= tests/hub
 CLASS ?= deploy/demo_class.yaml
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.lock 2>/dev/null)
 
@@ -95,7 +96,7 @@ hub: $(HUB_STAMP)
 
 test-hub: $(HUB_STAMP)
 	@$(HUB_PY) -m tests.hub.needs
-	@sh .ci/tests.sh $(HUB_PY) -m hub tests/hub
+	@sh .ci/tests.sh $(HUB_PY) -m hub $(HUB_TESTS)
 
 # Kubernetes' schemas and the chart's own spawner and hub have an environment of their own.
 $(K8S_STAMP): $(STAMP) deploy/kubernetes/requirements-test.lock

@@ -29,7 +29,7 @@ from tests.sandbox.conftest import ask, printed, see
 
 TOY = "lab90_toy"
 pytestmark = [
-    pytest.mark.heavy,
+    pytest.mark.deploy,
     pytest.mark.skipif(bool(why_not("bubblewrap")), reason="the sandbox's own tests say why"),
 ]
 
