@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -58,6 +60,18 @@ def test_a_name_that_means_only_this_machine_is_looked_through(monkeypatch: pyte
         hosts.network_card(env | {"MASTER_ADDR": "no-such-host"})
     monkeypatch.setattr(hosts, "outward_cards", lambda: ["a"])
     assert hosts.network_card(env) == "a"
+
+
+def test_a_card_that_came_up_a_moment_ago_is_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says `running` up to a second later than `up`."""
+    inet = SimpleNamespace(family=socket.AF_INET, address="10.1.1.1")
+    flags = {"eth0": "up,broadcast,multicast", "eth1": "broadcast"}
+    stats = {card: SimpleNamespace(isup=False, flags=its) for card, its in flags.items()}
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: stats)
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": [inet], "eth1": [inet], "eth2": [inet]})
+    assert hosts.outward_cards() == ["eth0"]
+    stats["eth2"] = SimpleNamespace(isup=True, flags="up,broadcast,running")
+    assert hosts.outward_cards() == ["eth2"]
 
 
 def test_shell_scripts_can_ask() -> None:

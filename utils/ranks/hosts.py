@@ -96,13 +96,18 @@ def card_of(address: str) -> str | None:
 
 
 def outward_cards() -> list[str]:
-    """The cards that are up and have an IPv4 address that others can know."""
-    up = {card for card, state in psutil.net_if_stats().items() if state.isup}
-    return sorted(
+    """The cards that carry something and have an IPv4 address that others can know.
+
+    Where none does yet, those that are switched on: the kernel takes a second to see that a card carries something.
+    """
+    stats = psutil.net_if_stats()
+    cards = sorted(
         card
         for card, addresses in psutil.net_if_addrs().items()
-        if card in up and any(a.family == socket.AF_INET and not is_loopback(a.address) for a in addresses)
+        if card in stats and any(a.family == socket.AF_INET and not is_loopback(a.address) for a in addresses)
     )
+    carrying = [card for card in cards if stats[card].isup]
+    return carrying or [card for card in cards if "up" in stats[card].flags.split(",")]
 
 
 def is_loopback(address: str) -> bool:
