@@ -114,7 +114,7 @@ test-deploy: $(HUB_STAMP) $(K8S_STAMP) $(PG_STAMP)
 	@$(PY) -m tests.deploy.needs
 	@$(PYTEST) -m deploy tests/deploy
 
-bench: $(MODEL)
+bench: $(MODEL) $(HUB_STAMP)
 	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done
 
 lock:
