@@ -11,18 +11,36 @@ import logging
 import os
 import re
 import sys
+import tomllib
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from traitlets.config import Config
 
 REPO = Path(__file__).resolve().parent.parent
+CLASS_FILE = "course.toml"  # in the course-data folder: deadlines, late days (late.py), the gradebook (gradebook.py)
 
 
 class UserError(Exception):
     """Something the person at the keyboard can mend; the text is one sentence that says what and how."""
+
+
+def class_file(data: Path) -> dict[str, Any]:
+    """What stands in a course-data folder's course.toml; nothing where there is none.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    path = data / CLASS_FILE
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: {error}.") from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import fcntl
 import json
 import sys
 import time
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +25,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
-from autograder.course import Course, UserError, put_programs_on_path
+from autograder.course import CLASS_FILE, Course, UserError, class_file, put_programs_on_path
 
-RULES = "course.toml"
 DRIVER = "postgresql+psycopg"
 CONNECT_S = "10"
 LOCK = 0x6C6C6D  # one of a database's own locks, by number
@@ -42,14 +40,8 @@ def address(data: Path) -> str:
     Raises:
         UserError: course.toml cannot be read, or names what cannot be a gradebook.
     """
-    path = data / RULES
-    try:
-        named = tomllib.loads(path.read_text(encoding="utf-8")).get("gradebook")
-    except FileNotFoundError:
-        named = None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: {error}.") from None
-    return of_file(data / "gradebook.db") if named is None else checked(named, str(path))
+    named = class_file(data).get("gradebook")
+    return of_file(data / "gradebook.db") if named is None else checked(named, str(data / CLASS_FILE))
 
 
 def of_file(path: Path) -> str:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import tomllib
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -36,10 +35,9 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import LateSubmissionPlugin
 from traitlets import Enum, Float
 
-from autograder.course import Course, UserError
+from autograder.course import CLASS_FILE, Course, UserError, class_file
 
 METHODS = ("none", "zero", "percent_per_day")
-FILE = "course.toml"
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,10 @@ def read_rules(data: Path) -> Rules:
     Raises:
         UserError: names the entry that cannot be used.
     """
-    path = data / FILE
     try:
-        text = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _rules(text)
-    except FileNotFoundError:
-        return Rules()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
-        raise UserError(f"{path}: {error}.") from None
+        return _rules(class_file(data))
+    except ValueError as error:
+        raise UserError(f"{data / CLASS_FILE}: {error}.") from None
 
 
 def _rules(text: dict[str, Any]) -> Rules:

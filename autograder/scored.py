@@ -25,12 +25,11 @@ from nbgrader.api import Gradebook
 from sqlalchemy import text
 
 from autograder import runs
-from autograder.course import REPO, Course
+from autograder.course import CLASS_FILE, REPO, Course
 from autograder.feedback import feedback_path
 from autograder.gradebook import exists
 from autograder.intake import Submission
 from autograder.kept import kept_release
-from autograder.late import FILE as RULES
 from autograder.results import Result, load, path_of
 
 MARKS = """
@@ -72,7 +71,7 @@ class Scored:
     def __init__(self, course: Course, lab: str, place: Path, newest_tests: bool) -> None:
         self.course, self.lab, self.place = course, lab, place
         self.folder = course.data / "scored" / lab
-        self.terms = digest(program(), lab, newest_tests, course.sandbox, _content(course.data / RULES))
+        self.terms = digest(program(), lab, newest_tests, course.sandbox, _content(course.data / CLASS_FILE))
         self.in_place = place.resolve() == (course.data / "submitted").resolve()
         self._marks: dict[tuple[str, str], str] = {}
         self._tests: dict[str, str] = {}

@@ -14,8 +14,6 @@ import os
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 import tarfile
 import tempfile
 import time
@@ -29,7 +27,7 @@ from autograder.course import UserError
 from autograder.gradebook import is_file
 from autograder.hub.init import render
 from autograder.hub.layout import Layout
-from autograder.hub.settings import grader_environment, write_settings
+from autograder.hub.settings import run_as_grader, write_settings
 from autograder.hub.shield import write_names
 
 NOTE = "backup.json"
@@ -115,15 +113,12 @@ def _snapshot(path: Path, copy: Path) -> None:
 
 def _from_server(layout: Layout, copy: Path) -> Path:
     """The gradebook of a server as a file; asked for as the grader, whose password it is."""
-    uid = layout.grader_uid
-    who = {"user": uid, "group": uid, "extra_groups": []} if layout.separate else {}
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=layout.data / "home") as folder:
         if layout.separate:
-            os.chown(folder, uid, uid)
+            os.chown(folder, layout.grader_uid, layout.grader_uid)
         made = Path(folder) / "copy.db"
-        command = [sys.executable, "-m", "autograder", "gradebook", "copy", layout.course.gradebook_url, str(made)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=layout.data,
-                              env=grader_environment(layout), **who)  # fmt: skip
+        words = ["-m", "autograder", "gradebook", "copy", layout.course.gradebook_url, str(made)]
+        done = run_as_grader(layout, *words, timeout=600)
         if done.returncode:
             raise UserError(f"The gradebook's server was not copied: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
         shutil.copyfile(made, copy)

@@ -23,7 +23,7 @@ from autograder.doctor import Sick, report, shared_memory, unfit
 from autograder.hub import people, shield
 from autograder.hub.api import Hub
 from autograder.hub.layout import FIRST_UID, Layout, closed_to_others
-from autograder.hub.settings import grader_environment
+from autograder.hub.settings import run_as_grader
 
 # Lab and server extensions that were tried together; another minor version is a change to try.
 WANTED = (
@@ -156,9 +156,9 @@ def server(layout: Layout) -> str:
         "sys.exit(', '.join(p for p in sys.argv[1:] if os.path.exists(p)) or os.path.expanduser('~') == '/')"
     )
     argv = [*shield.command(layout, person), sys.executable, "-c", probe, *hidden]
-    who = {"user": person.uid, "group": person.uid, "extra_groups": []} if layout.separate else {}
     env = shield.environment(layout, person)
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, cwd="/", **who)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, cwd="/",
+                          **layout.run_as(person.uid))  # fmt: skip
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise Sick(
@@ -171,10 +171,7 @@ def server(layout: Layout) -> str:
 def sandbox(layout: Layout) -> str:
     """Submissions run in the sandbox, as the user that grades."""
     program = "from autograder import course, doctor; print(doctor.sandbox(course.Course.default()))"
-    who = {"user": layout.grader_uid, "group": layout.grader_uid, "extra_groups": []} if layout.separate else {}
-    env = grader_environment(layout)
-    run = {"capture_output": True, "text": True, "timeout": 180, "cwd": layout.data, "env": env}
-    done = subprocess.run([sys.executable, "-c", program], **run, **who)
+    done = run_as_grader(layout, "-c", program, timeout=180)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise Sick(f"The grader cannot sandbox a submission: {last}")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 from autograder.course import UserError
 from autograder.hub.classfile import Person
 from autograder.hub.layout import Layout
-from autograder.hub.settings import grader_environment
+from autograder.hub.settings import run_as_grader
 
 
 def enter(layout: Layout, students: list[Person]) -> None:
@@ -23,10 +21,7 @@ def enter(layout: Layout, students: list[Person]) -> None:
     program = "import sys; from autograder.gradebook import enter_from_stdin; sys.exit(enter_from_stdin())"
     rows = [{"name": s.name, "first_name": s.first, "last_name": s.last, "email": s.email} for s in students]
     told = json.dumps({"url": layout.course.gradebook_url, "course": layout.spec.course, "students": rows})
-    uid = layout.grader_uid
-    who = {"user": uid, "group": uid, "extra_groups": []} if layout.separate else {}
-    run = {"capture_output": True, "text": True, "timeout": 120, "cwd": layout.data, "env": grader_environment(layout)}
-    done = subprocess.run([sys.executable, "-c", program], input=told, **run, **who)
+    done = run_as_grader(layout, "-c", program, timeout=120, input=told)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(f"The gradebook of {layout.data} did not take the students: {last}")

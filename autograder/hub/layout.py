@@ -21,6 +21,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from autograder.course import REPO, Course, UserError
 from autograder.hub.classfile import ClassFile, read_class
@@ -121,6 +122,10 @@ class Layout:
     @property
     def grader_uid(self) -> int:
         return FIRST_UID if self.separate else os.getuid()
+
+    def run_as(self, uid: int) -> dict[str, Any]:
+        """What subprocess is told to start a process as this user id, where the hub may."""
+        return {"user": uid, "group": uid, "extra_groups": []} if self.separate else {}
 
 
 def closed_to_others(folder: Path) -> str:

@@ -7,6 +7,8 @@ extensions by `jupyter labextension disable` locks them for everybody (JupyterLa
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +107,11 @@ def grader_environment(layout: Layout) -> dict[str, str]:
         "HOME": str(layout.data / "home"), "USER": "grader", "LOGNAME": "grader", "COURSE_DATA": str(layout.data),
         "PYTHONPATH": str(REPO), "JUPYTER_CONFIG_PATH": str(layout.settings("grader")),
     }  # fmt: skip
+
+
+def run_as_grader(layout: Layout, *words: str, timeout: float, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python with these words as the grading service's user, in the course's folder; what it said is kept."""
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=timeout, cwd=layout.data,
+        env=grader_environment(layout), **layout.run_as(layout.grader_uid), **more,
+    )  # fmt: skip

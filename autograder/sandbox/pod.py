@@ -197,7 +197,7 @@ class Pod(Sandbox):
 
     def usage(self) -> Usage:
         if self.relay is not None and not self.relay.over:
-            self._note(self.relay.ask(b"U", 2.0) or {})
+            self._note(self.relay.usage(2.0) or {})
         elif self.relay is not None:
             self._note(self.relay.last or {})
         return Usage(self.used["memory"], self.used["processes"], self.used["loopback"])

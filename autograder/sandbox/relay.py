@@ -40,7 +40,6 @@ class Relay:
         self.held: deque[tuple[bytes, memoryview]] = deque()
         self.told: dict[bytes, dict[str, Any]] = {}  # the last of each kind of JSON
         self.news = threading.Condition()
-        self.last: dict[str, Any] | None = None  # X
         self.over, self.fault, self.closing, self.deaf, self.heard = False, "", False, False, ""
         self.thread = threading.Thread(target=self._run, name="pod relay", daemon=True)
         self.thread.start()
@@ -52,13 +51,12 @@ class Relay:
             self.outgoing += HEAD.pack(kind, len(body)) + body
         self._poke()
 
-    def ask(self, kind: bytes, patience: float) -> dict[str, Any] | None:
-        """Wait for the next JSON of a kind that comes from now on; None where none does in time."""
+    def usage(self, patience: float) -> dict[str, Any] | None:
+        """Ask the pod what was used so far; None where it does not answer in time."""
         with self.news:
-            self.told.pop(kind, None)
-        if kind == b"U":
-            self.send(kind)
-        return self.wait(kind, patience)
+            self.told.pop(b"U", None)
+        self.send(b"U")
+        return self.wait(b"U", patience)
 
     def wait(self, kind: bytes, patience: float) -> dict[str, Any] | None:
         """The JSON of a kind, waited for at most `patience` seconds."""
@@ -70,6 +68,11 @@ class Relay:
         """Whether the other side has told its end, or is gone."""
         with self.news:
             return self.news.wait_for(lambda: self.over or self.last is not None, patience)
+
+    @property
+    def last(self) -> dict[str, Any] | None:
+        """How the answering process ended, once the pod has told it."""
+        return self.told.get(b"X")
 
     def words(self) -> str:
         """The last line that kubectl said."""
@@ -179,8 +182,6 @@ class Relay:
             return
         with self.news:
             self.told[kind] = told
-            if kind == b"X":
-                self.last = told
             self.news.notify_all()
         if kind == b"X":
             self._end()

@@ -18,7 +18,7 @@ import yaml
 from autograder.hub.api import Hub
 from autograder.hub.settings import grader_environment
 from benchmarks.hub_load.answers import LAB
-from tests.hub.a_class import RunningClass, wait_for
+from tests.hub.a_class import RunningClass, living, wait_for
 
 
 class LoadClass(RunningClass):
@@ -37,7 +37,7 @@ class LoadClass(RunningClass):
         try:
             super().__exit__()
         finally:
-            for pid in _naming(self.root):  # for a hub that could not be stopped in order
+            for pid in living(self.root):  # for a hub that could not be stopped in order
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             shutil.rmtree(self.root, ignore_errors=True)
@@ -59,10 +59,10 @@ class LoadClass(RunningClass):
     def as_grader(self, *words: str, limit_s: float = 300) -> str:
         """Run a module as the grading service's user; what it said. AssertionError with its last lines if it failed."""
         layout = self.layout
-        who = {"user": layout.grader_uid, "group": layout.grader_uid, "extra_groups": []} if layout.separate else {}
         process = subprocess.Popen(
             [sys.executable, "-m", *words], env=grader_environment(layout), cwd=layout.data, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **who,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            **layout.run_as(layout.grader_uid),
         )  # fmt: skip
         try:
             said, _ = process.communicate(timeout=limit_s)
@@ -90,26 +90,13 @@ class LoadClass(RunningClass):
         """Memory of all processes of a student's server, pages that several share divided among them (PSS)."""
         wanted = (f"JUPYTERHUB_USER={name}\0", f":{self.layout.spec.address.hub}/hub/api")
         kib = 0
-        for pid in _naming(*wanted):
+        for pid in living(*wanted):
             try:
                 rolled = Path(f"/proc/{pid}/smaps_rollup").read_text()
             except OSError:  # ended meanwhile
                 continue
             kib += sum(int(line.split()[1]) for line in rolled.splitlines() if line.startswith("Pss:"))
         return kib / 1024
-
-
-def _naming(*words: object) -> list[int]:
-    """Living processes whose command line and environment have all these words."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            known = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        if all(str(word).encode() in known for word in words):
-            found.append(int(entry.name))
-    return found
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -105,17 +105,23 @@ class RunningClass:
         return self.layout.spec.address.url
 
 
-def processes_of(folder: Path) -> list[str]:
-    """Command lines of living processes that name a folder, or have it in their environment."""
-    found = []
+def living(*words: object) -> dict[int, str]:
+    """Command lines, by number, of living processes that have all these words in them or in their environment."""
+    found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            command = (entry / "cmdline").read_bytes()
+            known = command + (entry / "environ").read_bytes()
         except OSError:
             continue
-        if str(folder).encode() in words and int(entry.name) != os.getpid():
-            found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        if all(str(word).encode() in known for word in words):
+            found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")
     return found
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of other living processes that name a folder, or have it in their environment."""
+    return [command for pid, command in living(folder).items() if pid != os.getpid()]
 
 
 def wait_for(what: str, told: object, limit_s: float = 60.0) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import nbformat
 import pytest
@@ -17,7 +15,7 @@ import pytest
 playwright = pytest.importorskip("playwright.sync_api", reason="make test-hub has an environment with a browser")
 
 from autograder.course import REPO  # noqa: E402
-from autograder.hub.settings import grader_environment  # noqa: E402
+from autograder.hub.settings import run_as_grader  # noqa: E402
 from tests.hub import spying  # noqa: E402
 from tests.hub.a_class import RunningClass  # noqa: E402
 from tests.hub.browsing import Instructor, Student, open_browser, pictures_folder, until  # noqa: E402
@@ -252,11 +250,7 @@ def saw_nothing(klass: RunningClass) -> None:
 def report(grace: Instructor, klass: RunningClass) -> None:
     layout = klass.layout
     page = layout.data / "report.html"
-    who = {"user": layout.grader_uid, "group": layout.grader_uid, "extra_groups": []} if layout.separate else {}
-    done = subprocess.run(
-        [sys.executable, "-m", "autograder", "report", "lab01", "--html", str(page)],
-        env=grader_environment(layout), cwd=layout.data, capture_output=True, text=True, timeout=240, **who,
-    )  # fmt: skip
+    done = run_as_grader(layout, "-m", "autograder", "report", "lab01", "--html", str(page), timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     grace.page.goto(f"{grace.url}services/llm/files/report.html")
     grace.picture("class_report", whole=True)

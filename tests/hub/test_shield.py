@@ -71,9 +71,9 @@ def look(layout: Layout, name: str) -> dict:
     ]  # fmt: skip
     assert [path for path in hidden if not path.exists()] == []  # or not seeing them would mean nothing
     argv = [*shield.command(layout, person), "/usr/bin/python3", "-c", LOOK, *map(str, hidden)]
-    who = {"user": person.uid, "group": person.uid, "extra_groups": []} if layout.separate else {}
     env = shield.environment(layout, person)
-    done = subprocess.run(argv, env=env, cwd="/", capture_output=True, text=True, timeout=60, **who)
+    done = subprocess.run(argv, env=env, cwd="/", capture_output=True, text=True, timeout=60,
+                          **layout.run_as(person.uid))  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -90,8 +90,7 @@ def test_a_server_sees_its_owner_and_nobody_else(layout: Layout) -> None:
 def test_the_keeper_ends_all_that_it_keeps(layout: Layout) -> None:
     person = people.active(layout)["ada"]
     argv = [*shield.command(layout, person), "/bin/sh", "-c", "sleep 300 & sleep 300 & echo up; wait"]
-    who = {"user": person.uid, "group": person.uid, "extra_groups": []} if layout.separate else {}
-    keeper = subprocess.Popen(argv, cwd="/", stdout=subprocess.PIPE, text=True, **who)
+    keeper = subprocess.Popen(argv, cwd="/", stdout=subprocess.PIPE, text=True, **layout.run_as(person.uid))
     assert keeper.stdout.readline() == "up\n"
     keeper.terminate()
     keeper.wait(20)
